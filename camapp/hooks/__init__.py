@@ -1,0 +1,1 @@
+"""All that touches torch's hooks: own them, record through them, and leave the model as it was found."""

@@ -1,0 +1,208 @@
+"""Capture: the activations of named layers in one forward, and the gradients of a score with respect to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+
+from camapp.errors import LayerError
+from camapp.hooks.layers import Layer, find_layers
+from camapp.hooks.manager import HookManager
+
+
+class NotExpandable(Exception):  # noqa: N818 - a signal between two rooms, never an error a user meets
+    """A layer's output has no batch axis in front, so its rows cannot be repeated."""
+
+
+class NoPath(LayerError):  # noqa: N818 - says what is wrong: no path
+    """The score does not depend on the captured layers through a graph."""
+
+
+@dataclass
+class Tap:
+    """What one call of one layer gave.
+
+    Args:
+        layer: the layer's dotted name.
+        call: the number of this call within the forward, from 0.
+        activation: the layer's output, a copy that no later in-place operation reaches; one row a picture.
+        gradient: the gradient of the last score sent backward, of the same layout; K rows a picture when expanded.
+    """
+
+    layer: str
+    call: int
+    activation: torch.Tensor
+    gradient: torch.Tensor | None = None
+
+
+class Capture:
+    """Records layers while a model runs, then their gradients while a score runs backward.
+
+    A full backward hook on the layer itself would raise as soon as anything changes the layer's output in place. So
+    each layer gets a forward hook, which sends a copy of the output through an ``nn.Identity`` probe; the probe carries
+    the full backward hook, and the model goes on with a clone of the probe's output.
+
+    The graph is cut: the forward begins with gradients off, and the first layer reached switches them on. Everything
+    before it runs as in plain inference, and the parameters' ``requires_grad`` stays as it is (torch chooses kernels by
+    it, so that switching it off would change the last digits).
+
+    The hooks live only inside the ``with`` block, fire only for the thread that opened it, and are removed on errors
+    too; ``backward`` works after the block.
+
+    Args:
+        model: the model that holds the layers.
+        layers: names (``"layer4"``, or ``"layer4.relu@0"`` for its first call) or modules. A layer that runs several
+            times is recorded at its last call unless a call is named.
+        rows: the batch size B of the inputs; needed to expand.
+        expand: K copies of each row of the first layer reached, so that K scores a picture cost one pass.
+        whole_graph: do not cut: for models that switch gradients off around the layer themselves, and with it whatever
+            the layer has switched on.
+
+    Raises:
+        LayerError: a layer that the model does not have.
+
+    Example:
+        >>> with as_found(model):
+        ...     with Capture(model, ["layer4"]) as capture:
+        ...         scores = model(inputs)[:, 281]
+        ...     capture.backward(scores)
+        ...     capture["layer4"].activation, capture["layer4"].gradient
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: Iterable[str | nn.Module],
+        *,
+        rows: int = 1,
+        expand: int = 1,
+        whole_graph: bool = False,
+    ) -> None:
+        self.layers = find_layers(model, layers)
+        self.calls = {layer.key: 0 for layer in self.layers}
+        self._rows = rows
+        self._expand = expand
+        self._whole_graph = whole_graph
+        self._taps: dict[str, Tap] = {}
+        self._leaves: list[torch.Tensor] = []
+        self._hooks = HookManager()
+        self._thread = 0
+        self._grad_mode = True
+
+    def __enter__(self) -> Capture:
+        self._thread = threading.get_ident()
+        self._grad_mode = torch.is_grad_enabled()
+        for layer in self.layers:
+            self._hooks.forward(layer.module, self._on_forward(layer))
+        torch.set_grad_enabled(self._whole_graph)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        torch.set_grad_enabled(self._grad_mode)
+        self._hooks.remove()
+
+    def __getitem__(self, key: str) -> Tap:
+        """The tap of the layer named ``key``.
+
+        Raises:
+            LayerError: the layer was not called in this forward, or not as often as its ``@call`` says.
+        """
+        if key in self._taps:
+            return self._taps[key]
+        calls = self.calls[key]
+        if calls:
+            raise LayerError(f'"{key}" was called {calls} time(s) in this forward, counted from @0.')
+        raise LayerError(
+            f'"{key}" was never called in this forward: it is unused for this input, its .forward is called directly, '
+            "or a fused operation takes its place. Give a layer around it or beside it."
+        )
+
+    def backward(self, scores: torch.Tensor, *, keep_graph: bool = False) -> None:
+        """Send the sum of ``scores`` backward, to the captured layers and no further; no ``.grad`` is written.
+
+        Args:
+            scores: any shape; every row of the batch must count only once.
+            keep_graph: keep the graph for another call.
+
+        Raises:
+            NoPath: the scores depend on none of the captured layers through a graph.
+        """
+        for tap in self._taps.values():
+            tap.gradient = None
+        if scores.requires_grad and self._leaves:
+            torch.autograd.backward(scores.sum(), inputs=self._leaves, retain_graph=keep_graph)
+        for leaf in self._leaves:
+            leaf.grad = None
+        if all(tap.gradient is None for tap in self._taps.values()):
+            named = ", ".join(layer.key for layer in self.layers)
+            raise NoPath(
+                f"The score does not depend on {named} through a graph: the layer is not on the way to the output, or "
+                "the model detaches or runs under its own no_grad() behind it. Give a layer behind that place."
+            )
+
+    def _on_forward(self, layer: Layer) -> Callable[..., Any]:
+        """The forward hook that taps ``layer``."""
+
+        def on_forward(module: nn.Module, args: Any, output: Any) -> Any:
+            if threading.get_ident() != self._thread:
+                return None
+            call = self.calls[layer.key]
+            self.calls[layer.key] += 1
+            if layer.call is not None and call != layer.call:
+                return None
+            tensor, put_back = _first_tensor(output, layer)
+            return put_back(self._tap(layer, call, tensor))
+
+        return on_forward
+
+    def _tap(self, layer: Layer, call: int, output: torch.Tensor) -> torch.Tensor:
+        """Record ``output``, let the graph begin here, and hand on what the model shall go on with."""
+        torch.set_grad_enabled(True)
+        copy = output.clone()  # the module may have returned its own input, which others may yet overwrite
+        tap = Tap(layer.name, call, copy.detach())
+        if self._expand > 1:
+            if len(copy) == self._rows * self._expand:
+                tap.activation = copy.detach()[:: self._expand]
+            elif len(copy) == self._rows and not copy.requires_grad:
+                copy = copy.repeat_interleave(self._expand, dim=0)
+            else:
+                raise NotExpandable
+        if not copy.requires_grad:
+            copy.requires_grad_()
+            self._leaves.append(copy)
+        self._taps[layer.key] = tap
+        # The probe's output is a view that must not be written to: the clone may be.
+        return self._probe(tap)(copy).clone()
+
+    @staticmethod
+    def _probe(tap: Tap) -> nn.Identity:
+        def on_backward(module: nn.Module, grad_input: Any, grad_output: tuple[torch.Tensor | None, ...]) -> None:
+            tap.gradient = grad_output[0]
+
+        probe = nn.Identity()
+        probe.register_full_backward_hook(on_backward)
+        return probe
+
+
+def _first_tensor(output: Any, layer: Layer) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
+    """The tensor to tap in a layer's output, and how to put a new one in its place."""
+    if isinstance(output, tuple | list) and output and isinstance(output[0], torch.Tensor):
+        kind = type(output)
+        rest = output[1:]
+        if hasattr(output, "_replace"):  # a named tuple
+            return output[0], lambda tensor: kind(tensor, *rest)
+        return output[0], lambda tensor: kind([tensor, *rest])
+    if isinstance(output, torch.Tensor) and (output.is_floating_point() or output.is_complex()):
+        return output, lambda tensor: tensor
+    given = f"a {output.dtype} tensor" if isinstance(output, torch.Tensor) else type(output).__name__
+    raise LayerError(
+        f'"{layer.name}" gives {given}, not a tensor of floats, so it has no gradient. Give another layer.'
+    )

@@ -1,0 +1,86 @@
+"""Name the layers of a model, and find the one a user means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from camapp.errors import LayerError, ModelError, did_you_mean
+
+_CALL = re.compile(r"(?P<name>.*)@(?P<call>\d+)")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a model, and which of its calls within a forward is meant.
+
+    Args:
+        name: the module's dotted name.
+        module: the module.
+        call: the number of the call, from 0; None for the last one.
+    """
+
+    name: str
+    module: nn.Module
+    call: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The text that names this layer: ``layer4.relu``, or ``layer4.relu@0`` for one call of it."""
+        return self.name if self.call is None else f"{self.name}@{self.call}"
+
+
+def find_layer(model: nn.Module, layer: str | nn.Module) -> Layer:
+    """The layer of ``model`` that is meant by a dotted name, by ``name@call``, or by the module itself.
+
+    Raises:
+        LayerError: the model has no such layer; the message names the closest ones.
+    """
+    if isinstance(layer, nn.Module):
+        return Layer(_name_of(model, layer), layer)
+    if not isinstance(layer, str):
+        raise LayerError(f"A layer is a name or a module, not {type(layer).__name__}.")
+    modules = dict(model.named_modules(remove_duplicate=False))
+    modules.pop("", None)
+    if layer in modules:
+        return Layer(layer, modules[layer])
+    named = _CALL.fullmatch(layer)
+    if named and named["name"] in modules:
+        return Layer(named["name"], modules[named["name"]], int(named["call"]))
+    kind = type(model).__name__
+    raise LayerError(f'No layer "{layer}" in {kind}.{did_you_mean(layer, modules)} ({len(modules)} layers in all.)')
+
+
+def find_layers(model: nn.Module, layers: Iterable[str | nn.Module]) -> list[Layer]:
+    """``find_layer`` for each of several layers, in the order given."""
+    return [find_layer(model, layer) for layer in layers]
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The module that hooks can reach: the original of a compiled one, the inside of a DataParallel one.
+
+    Raises:
+        ModelError: not a module, or a scripted one, which runs no hooks registered later.
+    """
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"A model is a torch.nn.Module, not {type(model).__name__}.")
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        return unwrap(model.module)
+    if hasattr(model, "_orig_mod"):  # torch.compile's wrapper: hooks added after its first call are skipped silently
+        return unwrap(model._orig_mod)
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ModelError("A scripted or traced model runs without hooks. Give the nn.Module that it was made from.")
+    return model
+
+
+def _name_of(model: nn.Module, module: nn.Module) -> str:
+    for name, candidate in model.named_modules():
+        if candidate is module and name:
+            return name
+    if module is model:
+        raise LayerError("The model itself cannot be its own target layer. Give one of its layers.")
+    raise LayerError(f"The {type(module).__name__} given as layer is not part of this {type(model).__name__}.")

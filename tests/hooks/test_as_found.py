@@ -1,0 +1,159 @@
+"""The model is left as it was found, whatever happens in between."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from camapp.hooks.as_found import as_found
+from tests.networks import Plain
+
+
+class Restless(Plain):
+    """Draws random numbers, counts its forwards in a buffer and replaces another, even in eval mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("noise", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        self.noise = torch.rand(3)
+        return super().forward(x) + self.noise.mean()
+
+
+def mixed_model() -> Restless:
+    """Some modules train, some do not; some parameters learn, some do not."""
+    model = Restless().train()
+    model.norm.eval()
+    model.stem.weight.requires_grad_(False)
+    return model
+
+
+def state(model: nn.Module) -> dict[str, Any]:
+    return {
+        "training": [module.training for module in model.modules()],
+        "requires_grad": [parameter.requires_grad for parameter in model.parameters()],
+        "grad": [parameter.grad for parameter in model.parameters()],
+        "buffers": [(name, id(buffer), buffer.clone()) for name, buffer in model.named_buffers()],
+        "parameters": [parameter.detach().clone() for parameter in model.parameters()],
+        "rng": torch.get_rng_state(),
+        "grad_mode": torch.is_grad_enabled(),
+        "inference_mode": torch.is_inference_mode_enabled(),
+        "fastpath": torch.backends.mha.get_fastpath_enabled(),
+    }
+
+
+def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
+    for key in ("training", "requires_grad", "grad_mode", "inference_mode", "fastpath"):
+        assert before[key] == after[key], key
+    assert all(one is other for one, other in zip(before["grad"], after["grad"], strict=True))
+    assert torch.equal(before["rng"], after["rng"])
+    for (name, identity, value), (other_name, other_identity, other) in zip(
+        before["buffers"], after["buffers"], strict=True
+    ):
+        assert (name, identity) == (other_name, other_identity)
+        assert torch.equal(value, other), name
+    assert all(torch.equal(one, other) for one, other in zip(before["parameters"], after["parameters"], strict=True))
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_everything_is_put_back(error: type[BaseException] | None, mode: Any) -> None:
+    model = mixed_model()
+    with mode():
+        before = state(model)
+        try:
+            with as_found(model):
+                model(torch.randn(2, 3, 8, 8))
+                if error:
+                    raise error
+        except (RuntimeError, KeyboardInterrupt) as raised:
+            assert type(raised) is error  # noqa: PT017 - the state after it is what is tested
+        assert_same(before, state(model))
+
+
+def test_inside_the_model_predicts_and_gradients_are_on() -> None:
+    model = mixed_model()
+    with torch.inference_mode(), as_found(model):
+        assert not any(module.training for module in model.modules())
+        assert model.norm.weight.requires_grad
+        assert not model.stem.weight.requires_grad
+        assert torch.is_grad_enabled()
+        assert not torch.is_inference_mode_enabled()
+
+
+def test_a_training_step_around_it_gets_the_same_gradients() -> None:
+    inputs = torch.randn(4, 3, 8, 8)
+    grads = []
+    for explained in (False, True):
+        torch.manual_seed(1)
+        model = Plain().train()
+        loss = model(inputs).square().sum()
+        if explained:
+            with as_found(model):
+                model(inputs)
+        loss.backward()
+        grads.append([parameter.grad for parameter in model.parameters()])
+    for one, other in zip(*grads, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_it_nests() -> None:
+    model = mixed_model()
+    before = state(model)
+    with as_found(model), as_found(model):
+        model(torch.randn(1, 3, 8, 8))
+    assert_same(before, state(model))
+
+
+def test_threads_on_one_model_take_turns() -> None:
+    model = mixed_model()
+    before = state(model)
+    inside, most = 0, 0
+    count = threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with as_found(model):
+                with count:
+                    inside += 1
+                    most = max(most, inside)
+                model(torch.randn(1, 3, 8, 8))
+                with count:
+                    inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    after = state(model)
+    before["rng"] = after["rng"]  # the threads' own randn calls moved it
+    assert_same(before, after)
+
+
+def test_the_fast_attention_path_comes_back_only_when_the_last_thread_leaves() -> None:
+    one, two = Plain(), Plain()
+    entered, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with as_found(two):
+            entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=stay)
+    with as_found(one):
+        thread.start()
+        assert entered.wait(10)
+    assert not torch.backends.mha.get_fastpath_enabled()
+    leave.set()
+    thread.join()
+    assert torch.backends.mha.get_fastpath_enabled()
