@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
@@ -33,14 +33,19 @@ def as_found(model: nn.Module) -> Iterator[None]:
         buffers = _Buffers(model)
         try:
             # The flags are set one by one: a model's own train() may do more (merge weights, say) than set flags.
-            for module, _ in flags:
-                module.training = False
+            _set_training((module, False) for module, _ in flags)
             with torch.inference_mode(False), torch.enable_grad(), _random_state(model), _unfused_attention():
                 yield
         finally:
-            for module, training in flags:
-                module.training = training
+            _set_training(flags)
             buffers.restore()
+
+
+def _set_training(flags: Iterable[tuple[nn.Module, bool]]) -> None:
+    """Set only the flags that differ: nn.Module's attribute setter takes microseconds, times hundreds of modules."""
+    for module, training in flags:
+        if module.training is not training:
+            module.training = training
 
 
 class _Buffers:

@@ -70,8 +70,9 @@ def unwrap(model: nn.Module) -> nn.Module:
         raise ModelError(f"A model is a torch.nn.Module, not {type(model).__name__}.")
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         return unwrap(model.module)
-    if hasattr(model, "_orig_mod"):  # torch.compile's wrapper: hooks added after its first call are skipped silently
-        return unwrap(model._orig_mod)
+    original = getattr(model, "_orig_mod", None)
+    if isinstance(original, nn.Module):  # of torch.compile, which skips hooks added after its first call silently
+        return unwrap(original)
     if isinstance(model, torch.jit.ScriptModule):
         raise ModelError("A scripted or traced model runs without hooks. Give the nn.Module that it was made from.")
     return model

@@ -1,0 +1,1 @@
+"""Pixels only, no models: decode untrusted files, place them before a model, bring maps back, paint them."""

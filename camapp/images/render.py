@@ -1,0 +1,142 @@
+"""Paint heatmaps: colour maps, overlays, lossless files. NumPy and OpenCV; no tensors."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from camapp.errors import UsageError, did_you_mean
+from camapp.images.geometry import Geometry
+
+# The first ones are readable for colour-blind eyes and rise evenly in lightness; turbo and jet are for habit.
+COLORMAPS = {
+    "viridis": cv2.COLORMAP_VIRIDIS,
+    "magma": cv2.COLORMAP_MAGMA,
+    "inferno": cv2.COLORMAP_INFERNO,
+    "cividis": cv2.COLORMAP_CIVIDIS,
+    "gray": None,
+    "turbo": cv2.COLORMAP_TURBO,
+    "jet": cv2.COLORMAP_JET,
+}
+
+
+def colors_of(colormap: str) -> np.ndarray:
+    """The 256 colours of a colour map, from 0 to 1: (256, 3) uint8 RGB.
+
+    Raises:
+        UsageError: no such colour map.
+    """
+    if colormap not in COLORMAPS:
+        raise UsageError(
+            f'No colour map "{colormap}".{did_you_mean(colormap, COLORMAPS)} Colour maps: {", ".join(COLORMAPS)}.'
+        )
+    ramp = np.arange(256, dtype=np.uint8)
+    code = COLORMAPS[colormap]
+    if code is None:
+        return np.repeat(ramp[:, None], 3, axis=1)
+    column = ramp[:, None]  # OpenCV 5 reads a 1-D array as one row, OpenCV 4 as one column
+    return np.ascontiguousarray(cv2.applyColorMap(column, code)[:, 0, ::-1])
+
+
+def checked_paint(alpha: float, colormap: str) -> None:
+    """Raise a UsageError for an alpha outside 0-1 or an unknown colour map."""
+    if not 0 <= alpha <= 1:
+        raise UsageError(f"alpha = {alpha} is not between 0 and 1.")
+    colors_of(colormap)
+
+
+def colorize(heatmap: np.ndarray, colormap: str = "viridis") -> np.ndarray:
+    """A heatmap (H, W) in [0, 1] as colours (H, W, 3) uint8 RGB."""
+    levels = (np.clip(heatmap, 0, 1) * 255 + 0.5).astype(np.uint8)
+    return colors_of(colormap)[levels]
+
+
+def overlay(
+    rgb: np.ndarray,
+    heatmap: np.ndarray,
+    geometry: Geometry | None = None,
+    *,
+    alpha: float = 0.5,
+    colormap: str = "viridis",
+    frame: bool = True,
+) -> np.ndarray:
+    """A heatmap laid over its picture.
+
+    Args:
+        rgb: (H, W, 3) uint8.
+        heatmap: (H, W) in [0, 1], of the same size.
+        geometry: says which part the model saw; the rest of the picture is left as it is.
+        alpha: 0 shows only the picture, 1 only the heatmap.
+        colormap: one of ``COLORMAPS``.
+        frame: outline what the model saw, where that is not all.
+
+    Returns:
+        (H, W, 3) uint8 RGB.
+
+    Raises:
+        UsageError: sizes that differ, an alpha outside 0-1, an unknown colour map.
+    """
+    if rgb.shape[:2] != heatmap.shape:
+        raise UsageError(f"A heatmap of {_size(heatmap)} does not lie on a picture of {_size(rgb)}.")
+    checked_paint(alpha, colormap)
+    rows, columns = geometry.seen_pixels if geometry else (slice(None), slice(None))
+    painted = np.array(rgb)
+    colors = colorize(heatmap[rows, columns], colormap)
+    painted[rows, columns] = cv2.addWeighted(np.ascontiguousarray(rgb[rows, columns]), 1 - alpha, colors, alpha, 0)
+    if frame and geometry and not geometry.sees_all:
+        _dashed_frame(painted, rows, columns)
+    return painted
+
+
+def stamp(rgb: np.ndarray, text: str) -> np.ndarray:
+    """The picture with ``text`` across its top in white on red, for results that must not be taken for real ones."""
+    stamped = np.array(rgb)
+    height, width = rgb.shape[:2]
+    scale = max(0.3, min(width / 420, height / 120, 3.0))
+    thickness = max(1, round(scale * 1.5))
+    (text_width, text_height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, thickness)
+    pad = max(2, round(5 * scale))
+    cv2.rectangle(stamped, (0, 0), (min(width, text_width + 2 * pad), text_height + base + 2 * pad), (190, 20, 30), -1)
+    cv2.putText(
+        stamped,
+        text,
+        (pad, pad + text_height),
+        cv2.FONT_HERSHEY_SIMPLEX,
+        scale,
+        (255, 255, 255),
+        thickness,
+        cv2.LINE_AA,
+    )
+    return stamped
+
+
+def png_bytes(pixels: np.ndarray) -> bytes:
+    """A PNG of (H, W, 3) uint8 RGB, or of (H, W) uint8 or uint16; no metadata."""
+    ordered = pixels[..., ::-1] if pixels.ndim == 3 else pixels
+    done, encoded = cv2.imencode(".png", np.ascontiguousarray(ordered))
+    if not done:
+        raise UsageError(f"A picture of {pixels.shape} {pixels.dtype} cannot be written as PNG.")
+    return encoded.tobytes()
+
+
+def heatmap_16bit(heatmap: np.ndarray) -> np.ndarray:
+    """A heatmap in [0, 1] as (H, W) uint16, 1 being 65535."""
+    return (np.clip(heatmap, 0, 1).astype(np.float64) * 65535 + 0.5).astype(np.uint16)
+
+
+def _dashed_frame(rgb: np.ndarray, rows: slice, columns: slice) -> None:
+    """A frame of white and black dashes, which shows on any ground; drawn just inside the seen part."""
+    height, width = rgb.shape[:2]
+    line = max(1, round(min(height, width) / 250))
+    dash = 6 * line
+    inside = np.zeros((height, width), bool)
+    inside[rows, columns] = True
+    inside[rows.start + line : rows.stop - line, columns.start + line : columns.stop - line] = False
+    y, x = np.nonzero(inside)
+    white = ((x + y) // dash) % 2 == 0
+    rgb[y[white], x[white]] = 255
+    rgb[y[~white], x[~white]] = 0
+
+
+def _size(pixels: np.ndarray) -> str:
+    return f"{pixels.shape[1]}x{pixels.shape[0]}"
