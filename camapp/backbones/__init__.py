@@ -1,0 +1,1 @@
+"""Which models there are, where their weights are, and what is inside them."""

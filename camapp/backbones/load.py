@@ -1,0 +1,253 @@
+"""A model ready to run: the module, how it wants its pictures, and the names of its classes."""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from camapp.backbones.cards import ModelCard, find_card
+from camapp.backbones.weights import Weights, load_weights, obtain
+from camapp.errors import ModelError, TargetError, UsageError, closest, did_you_mean
+from camapp.images.decode import Picture
+from camapp.images.geometry import Fit, Geometry, prepare
+
+DEFAULT_MODEL = "efficientnet_lite0"
+
+_SEED = 0
+_LISTED = 8
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoadedModel:
+    """A backbone with its weights, on its device, in eval mode.
+
+    Args:
+        module: maps ``(B, 3, h, w)`` to class scores ``(B, classes)``.
+        card: what it was loaded from.
+        labels: the name of each class, by index.
+        device: where it runs.
+        weights: which weights it has.
+    """
+
+    module: nn.Module
+    card: ModelCard
+    labels: tuple[str, ...]
+    device: torch.device
+    weights: Weights
+
+    def __repr__(self) -> str:
+        return f"LoadedModel({self.name} on {self.device}, weights: {self.weights.source})"
+
+    @property
+    def name(self) -> str:
+        """The card's name."""
+        return self.card.name
+
+    def prepare(self, picture: Picture, fit: Fit | None = None) -> tuple[torch.Tensor, Geometry, list[str]]:
+        """Turn a picture into this model's input.
+
+        Args:
+            picture: the decoded picture.
+            fit: overrides the card's way to fit a picture of another aspect: crop, letterbox or stretch.
+
+        Returns:
+            The input of shape (1, 3, h, w) on the model's device, its geometry, and notes about what was done.
+        """
+        tensor, geometry, notes = prepare(picture, self.card.preprocessing, fit)
+        return tensor.to(self.device), geometry, notes
+
+    def label(self, index: int) -> str:
+        """The name of the class ``index``.
+
+        Raises:
+            TargetError: the model has no such class.
+        """
+        return self.labels[self._in_range(index)]
+
+    def class_index(self, wanted: int | str) -> int:
+        """The index of a class.
+
+        Args:
+            wanted: its index (digits are an index too, whatever the labels are), its name in any case, or the start of
+                a name that no other name shares.
+
+        Raises:
+            TargetError: no class is meant, or several are; lists the candidates.
+        """
+        if not isinstance(wanted, str):
+            return self._in_range(wanted)
+        text = wanted.strip().lower()
+        if re.fullmatch(r"[+-]?\d{1,18}", text):
+            return self._in_range(int(text))
+        named = [index for index, label in enumerate(self.labels) if label.lower() == text]
+        hits = named or [index for index, label in enumerate(self.labels) if text and label.lower().startswith(text)]
+        if len(hits) == 1:
+            return hits[0]
+        if hits:
+            raise TargetError(f'"{wanted}" may be {self._listed(hits)}. Give the index of the one you mean.')
+        alike = [self.labels.index(label) for label in closest(text, self.labels)] if text else []
+        hint = f" Did you mean {self._listed(alike)}?" if alike else ""
+        raise TargetError(f'{self.name} has no class "{wanted}".{hint} Give a name or an index, {self._range}.')
+
+    @property
+    def _range(self) -> str:
+        return f"0 to {len(self.labels) - 1}"
+
+    def _in_range(self, index: int) -> int:
+        try:
+            index = operator.index(index)
+        except TypeError:
+            raise TargetError(f"{index!r} is not a class; give a name or an index, {self._range}.") from None
+        if not 0 <= index < len(self.labels):
+            raise TargetError(f"{self.name} has no class {index}: its {len(self.labels)} classes are {self._range}.")
+        return index
+
+    def _listed(self, indices: list[int]) -> str:
+        more = f" or {len(indices) - _LISTED} more" if len(indices) > _LISTED else ""
+        return " or ".join(f"{self.labels[index]} ({index})" for index in indices[:_LISTED]) + more
+
+
+def load_model(
+    model: str | Path | ModelCard = DEFAULT_MODEL,
+    *,
+    random_weights: bool = False,
+    device: str | torch.device = "auto",
+    models: str | Path | None = None,
+    download: bool = True,
+) -> LoadedModel:
+    """Load a backbone by its card.
+
+    Args:
+        model: a card's name, the path of a card, or a card.
+        random_weights: leave the card's weights alone and initialise the architecture, the same way each time: to try
+            things out, or for the sanity check of a heatmap.
+        device: ``"auto"`` (CUDA where there is a GPU, else the CPU) or a name that torch knows.
+        models: a folder of the user's own cards; by default the one that ``CAMAPP_MODELS`` names, if any.
+        download: whether weights that are not on this machine may be fetched from their publisher.
+
+    Returns:
+        The model, in eval mode. The caller's random number generators are left as they were.
+
+    Raises:
+        ModelError: no such card, a wrong card, or an unknown architecture.
+        WeightsError: weights that are missing, damaged, or of another architecture.
+        UsageError: a device that this machine does not have.
+    """
+    card = model if isinstance(model, ModelCard) else find_card(model, models)
+    where = _device(device)
+    labels = read_labels(card)
+    path = None if random_weights else obtain(card, download=download)
+    module = build(card)
+    weights = Weights(f"random (seed {_SEED})", random=True) if path is None else load_weights(module, card, path)
+    return LoadedModel(module.eval().to(where), card, labels, where, weights)
+
+
+def build(card: ModelCard) -> nn.Module:
+    """The card's architecture with random weights, the same ones each time.
+
+    Raises:
+        ModelError: the library does not know the architecture, or cannot build it for the card's number of classes.
+    """
+    library, _, name = card.architecture.partition(":")
+    create = _timm_model if library == "timm" else _torchvision_model
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        # torch.manual_seed would also reseed the caller's GPUs
+        torch.default_generator.manual_seed(_SEED)
+        module = create(name, card)
+        _wake_silent_layers(module)
+    return module
+
+
+def read_labels(card: ModelCard) -> tuple[str, ...]:
+    """The names of a card's classes, by index.
+
+    Raises:
+        ModelError: the file of names is missing, is neither lines nor JSON names, or has another number of classes.
+    """
+    if card.labels.file is None:
+        from torchvision.models import ResNet18_Weights
+
+        return tuple(ResNet18_Weights.IMAGENET1K_V1.meta["categories"])
+    path = card.labels.file
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        names = _json_names(json.loads(text)) if text.lstrip()[:1] in ("[", "{") else text.rstrip().splitlines()
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise ModelError(f"Cannot read the labels of {card.name} in {path}: {reason}.") from error
+    names = [name.strip() for name in names]
+    if "" in names:
+        raise ModelError(f"The labels of {card.name} in {path} have no name for class {names.index('')}.")
+    if len(names) != card.labels.count:
+        raise ModelError(
+            f"The labels of {card.name} in {path} are {len(names)} names, but its card says labels.count = "
+            f"{card.labels.count}."
+        )
+    return tuple(names)
+
+
+def _json_names(content: object) -> list[str]:
+    if isinstance(content, dict):
+        if set(content) != {str(index) for index in range(len(content))}:
+            raise ValueError(f'expected the keys "0" to "{len(content) - 1}" with a name each')
+        content = [content[str(index)] for index in range(len(content))]
+    if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
+        raise ValueError("expected a JSON list of names, or an object of index: name")
+    return content
+
+
+def _device(device: str | torch.device) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        where = torch.device(device)
+        torch.zeros(1, device=where).item()  # the only test that holds for every kind of device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        gpus = torch.cuda.device_count()
+        found = "cpu" + "".join(f", cuda:{index}" for index in range(gpus))
+        raise UsageError(f'device="{device}" is not on this machine. Use auto, or one of {found}.') from error
+    return where
+
+
+def _timm_model(name: str, card: ModelCard) -> nn.Module:
+    import timm
+
+    if not timm.is_model(name):
+        raise _unknown_architecture(card, name, timm.list_models())
+    return timm.create_model(name, pretrained=False, num_classes=card.labels.count)
+
+
+def _torchvision_model(name: str, card: ModelCard) -> nn.Module:
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if name not in known:
+        raise _unknown_architecture(card, name, known)
+    options: dict[str, bool] = {}
+    if name in ("googlenet", "inception_v3"):
+        # with its published weights torchvision's builder adds a change of the input's scale (torchvision 0.29)
+        options = {"transform_input": card.weights.kind == "torchvision", "init_weights": True}
+    return models.get_model(name, weights=None, num_classes=card.labels.count, **options)
+
+
+def _unknown_architecture(card: ModelCard, name: str, known: list[str]) -> ModelError:
+    return ModelError(
+        f'The model card {card.path or card.name} is wrong: architecture = "{card.architecture}", but {card.library} '
+        f'has no classifier "{name}".{did_you_mean(name, known)}'
+    )
+
+
+def _wake_silent_layers(module: nn.Module) -> None:
+    """Give random weights to linear layers that start at zero.
+
+    A head of zeros (torchvision's vit_b_16) scores every picture 0 and has no gradient to explain.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear) and not layer.weight.any():
+            nn.init.normal_(layer.weight, std=0.02)
