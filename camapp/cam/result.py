@@ -1,0 +1,88 @@
+"""CamResult: the maps of one call, with everything needed to judge them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+# A map whose range is a rounding error of its own size shows nothing.
+FLAT = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class CamResult:
+    """Maps of B pictures. With several targets a picture, every field but ``logits`` has an axis of K after that of B.
+
+    Args:
+        maps: (B, H, W) or (B, K, H, W) float32 in [0, 1], at the input's size; 0 everywhere for a blank map.
+        raw: (B, h, w) or (B, K, h, w) float32, the method's own signed values at the layer's size.
+        scores: (B,) or (B, K) float32, the logit of each target.
+        targets: (B,) or (B, K) int64, the class explained.
+        reasons: why a map is blank, or None; a list of B, or of B lists of K.
+        logits: (B, classes) float32.
+        layer: the layer explained.
+        method: the method's name.
+        notes: what a user should know about all of them.
+    """
+
+    maps: torch.Tensor
+    raw: torch.Tensor
+    scores: torch.Tensor
+    targets: torch.Tensor
+    reasons: list[str | None] | list[list[str | None]]
+    logits: torch.Tensor
+    layer: str
+    method: str
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.maps.shape))
+        return f'CamResult({shape} {self.method} maps at "{self.layer}", targets={self.targets.tolist()})'
+
+
+def normalised_maps(raw: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """Positive evidence only, resized bilinearly, each map stretched to [0, 1].
+
+    Args:
+        raw: (N, h, w) signed values.
+        size: height and width of the input.
+
+    Returns:
+        (N, H, W); all zero where a map is flat or not finite.
+    """
+    positive = raw.relu()[:, None]
+    resized = F.interpolate(positive, size=size, mode="bilinear", align_corners=False)[:, 0]
+    low = resized.amin(dim=(1, 2), keepdim=True)
+    high = resized.amax(dim=(1, 2), keepdim=True)
+    shows = high - low > FLAT * high
+    return torch.where(shows, (resized - low) / torch.where(shows, high - low, 1.0), 0.0)
+
+
+def blank_reasons(raw: torch.Tensor, gradient: torch.Tensor, layer: str) -> list[str | None]:
+    """Why each of N maps is blank, or None where it is not, from raw maps (N, h, w) and gradients (N, C, h, w)."""
+    finite = (raw.isfinite().flatten(1).all(1)).tolist()
+    lowest, highest = raw.flatten(1).amin(1), raw.flatten(1).amax(1)
+    # Zero everywhere, or on all of the map but not on the other tokens: both leave no path from the map to the score.
+    reached = (gradient != 0).flatten(1).any(1).tolist()
+    return [
+        _blank_reason(*facts, layer) for facts in zip(finite, reached, lowest.tolist(), highest.tolist(), strict=True)
+    ]
+
+
+def _blank_reason(finite: bool, reached: bool, lowest: float, highest: float, layer: str) -> str | None:
+    if not finite:
+        return (
+            f'not finite: activations or gradients at "{layer}" hold NaN or infinity; look at the input and the weights'
+        )
+    if not reached:
+        return f'no gradient: the score does not depend on this map of "{layer}"; choose an earlier layer'
+    if highest <= 0:
+        return f'no positive evidence: everywhere at "{layer}" speaks against this class; choose another class or layer'
+    if max(highest, 0) - max(lowest, 0) <= FLAT * highest:
+        return f'flat: every place at "{layer}" speaks equally for this class; choose an earlier layer'
+    return None

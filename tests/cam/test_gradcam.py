@@ -1,0 +1,327 @@
+"""GradCAM on tiny networks: numbers, targets, batches, blank maps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from camapp.cam import GradCAM, TopClasses
+from camapp.errors import LayerError, OutputError, TargetError, UsageError
+from tests.autograd_oracle import full_autograd
+from tests.networks import InPlaceAfter, PassThrough, Plain, Reused, SkipAround
+
+
+def by_hand(activation: torch.Tensor, gradient: torch.Tensor) -> np.ndarray:
+    """Equations 1 and 2 of the paper, in float64, one channel at a time."""
+    a, g = activation.double().numpy(), gradient.double().numpy()
+    return np.stack([sum(g[n, k].mean() * a[n, k] for k in range(a.shape[1])) for n in range(len(a))])
+
+
+def test_raw_map_of_a_two_channel_example_computed_by_hand() -> None:
+    activation = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.0], [0.0, 1.0]]]])
+    gradient = torch.tensor([[[[1.0, 3.0], [0.0, 0.0]], [[-2.0, -2.0], [-2.0, -2.0]]]])
+    # mean gradients 1 and -2, so 1*A1 - 2*A2
+    wanted = torch.tensor([[[-1.0, 2.0], [3.0, 2.0]]])
+    torch.testing.assert_close(GradCAM.combine(activation, gradient), wanted)
+
+
+@pytest.mark.parametrize("network", [Plain, InPlaceAfter, PassThrough, SkipAround])
+@pytest.mark.parametrize("layer", ["stem", "norm", "last"])
+def test_raw_maps_follow_the_papers_equations(network: type[nn.Module], layer: str) -> None:
+    model, inputs = network().eval(), torch.randn(3, 3, 20, 12)
+    wanted = by_hand(*full_autograd(model, layer, inputs, [0, 4, 2]))
+    result = GradCAM(model, layer)(inputs, [0, 4, 2])
+    np.testing.assert_allclose(result.raw.numpy(), wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_maps_are_the_positive_part_resized_and_stretched() -> None:
+    model, inputs = Plain().eval(), torch.randn(2, 3, 20, 12)
+    result = GradCAM(model, "last")(inputs, 1)
+    for raw, shown in zip(result.raw, result.maps, strict=True):
+        wide = F.interpolate(
+            raw.clamp(min=0)[None, None].double(), size=(20, 12), mode="bilinear", align_corners=False
+        )[0, 0]
+        wanted = (wide - wide.min()) / (wide.max() - wide.min())
+        torch.testing.assert_close(shown.double(), wanted, rtol=0, atol=1e-5)
+
+
+def test_no_targets_means_the_top_class_of_each_row() -> None:
+    model, inputs = Plain().eval(), torch.randn(4, 3, 16, 16)
+    result = GradCAM(model, "last")(inputs)
+    logits = model(inputs)
+    assert result.targets.tolist() == logits.argmax(1).tolist()
+    torch.testing.assert_close(result.scores, logits.max(1).values.detach())
+    torch.testing.assert_close(result.logits, logits.detach())
+
+
+@pytest.mark.parametrize("network", [Plain, InPlaceAfter, SkipAround, Reused])
+def test_several_classes_at_once_equal_one_by_one(network: type[nn.Module]) -> None:
+    layer = "two" if network is Reused else "last"
+    model, inputs = network().eval(), torch.randn(3, 3, 16, 16)
+    classes = [[0, 2, 1], [2, 2, 0], [1, 0, 2]]
+    engine = GradCAM(model, layer)
+    together = engine(inputs, classes)
+    assert together.maps.shape == (3, 3, 16, 16)
+    for k in range(3):
+        alone = engine(inputs, [row[k] for row in classes])
+        torch.testing.assert_close(together.raw[:, k], alone.raw, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(together.maps[:, k], alone.maps, rtol=0, atol=1e-5)
+        torch.testing.assert_close(together.scores[:, k], alone.scores)
+        assert [row[k] for row in together.reasons] == alone.reasons
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_branch_around_the_layer_is_noticed_and_the_result_is_the_same(rows: int) -> None:
+    model, inputs = SkipAround().eval(), torch.randn(rows, 3, 16, 16)
+    classes = [[0, 1, 2, 3]] * rows
+    together = GradCAM(model, "last")(inputs, classes)
+    for k in range(4):
+        wanted = by_hand(*full_autograd(model, "last", inputs, [k] * rows))
+        np.testing.assert_allclose(together.raw[:, k].numpy(), wanted, rtol=1e-5, atol=1e-7)
+
+
+class Folded(nn.Module):
+    """Folds the batch axis into another behind the target, by a size it remembers: repeated rows get mixed silently."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target = nn.Conv2d(3, 4, 1)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = len(x)
+        tokens = self.target(x).permute(0, 2, 3, 1).reshape(rows, -1, 4)
+        return self.head(tokens.mean(1))
+
+
+def test_a_network_that_mixes_repeated_rows_is_noticed() -> None:
+    model, inputs = Folded().eval(), torch.randn(2, 3, 8, 8)
+    together = GradCAM(model, "target")(inputs, [[0, 1], [2, 1]])
+    for k, classes in enumerate(([0, 2], [1, 1])):
+        wanted = by_hand(*full_autograd(model, "target", inputs, classes))
+        np.testing.assert_allclose(together.raw[:, k].numpy(), wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_top_classes_are_explained_best_first() -> None:
+    model, inputs = Plain().eval(), torch.randn(2, 3, 16, 16)
+    result = GradCAM(model, "last")(inputs, TopClasses(3))
+    assert result.targets.tolist() == model(inputs).topk(3, dim=1).indices.tolist()
+
+
+def test_targets_may_be_a_tensor_or_an_array() -> None:
+    model, inputs = Plain().eval(), torch.randn(2, 3, 16, 16)
+    engine = GradCAM(model, "last")
+    wanted = engine(inputs, [3, 1]).raw
+    assert torch.equal(engine(inputs, torch.tensor([3, 1])).raw, wanted)
+    assert torch.equal(engine(inputs, np.array([3, 1])).raw, wanted)
+    assert torch.equal(engine(inputs, torch.tensor(3)).raw[0], wanted[0])
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ([0], r"1 target\(s\) for a batch of 2"),
+        ([0, 1, 2], r"3 target\(s\) for a batch of 2"),
+        ([], r"0 target\(s\) for a batch of 2"),
+        ([[0, 1], [2]], "same number of classes"),
+        ([[], []], "same number of classes"),
+        ([[0], 1], "same number of classes"),
+        (5, "Class 5 is out of range: the model has 5 classes, 0 to 4"),
+        (-1, "Class -1 is out of range"),
+        ("tabby", '"tabby" is not a class index'),
+        (1.5, "1.5 is not a class index"),
+        (True, "True is not a class index"),
+        (TopClasses(6), "The top 6 classes of a model with 5 classes do not exist"),
+    ],
+)
+def test_targets_that_do_not_fit_are_refused_with_the_reason(targets: object, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        GradCAM(Plain().eval(), "last")(torch.randn(2, 3, 16, 16), targets)
+
+
+def test_several_classes_for_one_picture_given_flat_get_a_hint() -> None:
+    with pytest.raises(TargetError, match=r"targets=\[\[0, 1\]\]"):
+        GradCAM(Plain().eval(), "last")(torch.randn(1, 3, 16, 16), [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (np.zeros((1, 3, 8, 8)), "inputs is a ndarray, not a tensor"),
+        (torch.zeros(3, 8, 8), r"unsqueeze\(0\)"),
+        (torch.zeros(0, 3, 8, 8), r"shape \(0, 3, 8, 8\)"),
+        (torch.zeros(1, 3, 8, 8, dtype=torch.uint8), "uint8, not floats"),
+    ],
+)
+def test_inputs_that_are_no_batch_are_refused(inputs: torch.Tensor, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        GradCAM(Plain(), "last")(inputs)
+
+
+def test_layers_that_do_not_exist_or_never_run_are_refused() -> None:
+    with pytest.raises(LayerError, match=r"Did you mean last\?"):
+        GradCAM(Plain(), "lasst")
+    with pytest.raises(LayerError, match="not part of this Plain"):
+        GradCAM(Plain(), nn.Conv2d(1, 1, 1))
+    with pytest.raises(LayerError, match="never called"):
+        GradCAM(Reused(), "unused")(torch.randn(1, 3, 8, 8))
+    with pytest.raises(LayerError, match="no place in a picture"):
+        GradCAM(Plain(), "head")(torch.randn(1, 3, 8, 8))
+
+
+def test_the_layer_may_be_the_module_itself() -> None:
+    model, inputs = Plain().eval(), torch.randn(1, 3, 8, 8)
+    assert torch.equal(GradCAM(model, model.last)(inputs, 0).raw, GradCAM(model, "last")(inputs, 0).raw)
+
+
+def test_without_a_layer_the_last_map_is_explained() -> None:
+    result = GradCAM(Plain())(torch.randn(1, 3, 16, 16), 0)
+    assert result.layer == "last"
+
+
+def test_a_reused_layer_is_explained_at_its_last_call_and_says_so_once() -> None:
+    model, inputs = Reused().eval(), torch.randn(1, 3, 8, 8)
+    engine = GradCAM(model, "relu")
+    with pytest.warns(UserWarning, match='"relu" runs 3 times in one forward; its last call is explained'):
+        result = engine(inputs, 1)
+    assert result.notes
+    again = engine(inputs, 1)  # an unexpected warning would fail: see filterwarnings below
+    assert again.notes == result.notes
+    assert torch.equal(result.raw, GradCAM(model, "relu@2")(inputs, 1).raw)
+    assert not torch.equal(result.raw, GradCAM(model, "relu@0")(inputs, 1).raw)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, wrap: object) -> None:
+        super().__init__()
+        self.net = Plain()
+        self.wrap = wrap
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.wrap(self.net(x))  # type: ignore[operator]
+
+
+class Output:
+    def __init__(self, logits: torch.Tensor) -> None:
+        self.logits = logits
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda y: (y, None), lambda y: [y], lambda y: {"logits": y}, Output],
+    ids=["tuple", "list", "dict", "field"],
+)
+def test_scores_are_found_in_usual_containers(wrap: object) -> None:
+    model, inputs = Wrapped(wrap).eval(), torch.randn(2, 3, 16, 16)
+    assert torch.equal(GradCAM(model, "net.last")(inputs, 1).raw, GradCAM(model.net, "last")(inputs, 1).raw)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (lambda y: {"boxes": y}, "a dict with the keys boxes"),
+        (lambda y: None, "a NoneType"),
+        (lambda y: y.sum(), r"shape \(\)"),
+        (lambda y: y[:1], r"shape \(1, 5\) for a batch of 2"),
+    ],
+)
+def test_outputs_without_class_scores_are_described(wrap: object, message: str) -> None:
+    with pytest.raises(OutputError, match=message):
+        GradCAM(Wrapped(wrap).eval(), "net.last")(torch.randn(2, 3, 16, 16), 0)
+
+
+def test_a_model_that_detaches_behind_the_layer_says_so() -> None:
+    class Detached(Plain):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.last(self.stem(x)).detach().mean((2, 3)))
+
+    with pytest.raises(LayerError, match="detaches or runs under its own no_grad"):
+        GradCAM(Detached(), "last")(torch.randn(1, 3, 16, 16), 0)
+
+
+class FrozenInside(Plain):
+    """The usual way to freeze a backbone: its forward runs under no_grad, and only the head's is recorded."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            x = F.relu(self.last(F.relu(self.norm(self.stem(x)))))
+        return self.head(x.mean((2, 3)))
+
+
+def test_a_backbone_under_its_own_no_grad_is_explained_all_the_same() -> None:
+    frozen, inputs = FrozenInside().eval(), torch.randn(2, 3, 16, 16)
+    plain = Plain().eval()
+    plain.load_state_dict(frozen.state_dict())
+    for targets in (1, [[0, 1], [2, 3]]):
+        torch.testing.assert_close(
+            GradCAM(frozen, "last")(inputs, targets).raw, GradCAM(plain, "last")(inputs, targets).raw
+        )
+
+
+class Constant(nn.Module):
+    """A map that is told what to be: the input's first channel times a weight."""
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self.map = nn.Conv2d(3, 1, 1, bias=False)
+        with torch.no_grad():
+            self.map.weight.copy_(torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1))
+        self.weight = weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.map(x).mean((2, 3)) * self.weight
+
+
+def test_every_blank_map_has_a_reason_and_is_all_zero() -> None:
+    ramp = torch.linspace(0, 1, 16).view(1, 1, 4, 4).expand(1, 3, 4, 4)
+    flat = torch.ones(1, 3, 4, 4)
+    cases = [
+        (Constant(1.0), ramp, None),
+        (Constant(-1.0), ramp, "no positive evidence"),
+        (Constant(1.0), flat, "flat"),
+        (Constant(0.0), ramp, "no gradient"),
+        (Constant(1.0), ramp * float("nan"), "not finite"),
+    ]
+    for model, inputs, reason in cases:
+        result = GradCAM(model, "map")(inputs, 0)
+        if reason is None:
+            assert result.reasons == [None]
+            assert result.maps.max() == 1
+            assert result.maps.min() == 0
+        else:
+            assert result.reasons[0] is not None
+            assert result.reasons[0].startswith(reason)
+            assert torch.equal(result.maps, torch.zeros(1, 4, 4))
+
+
+def test_one_picture_that_is_not_finite_spoils_no_other() -> None:
+    model, good = Plain().eval(), torch.randn(1, 3, 16, 16)
+    both = torch.cat([torch.full_like(good, float("inf")), good])
+    result = GradCAM(model, "last")(both, 1)
+    alone = GradCAM(model, "last")(good, 1)
+    assert str(result.reasons[0]).startswith("not finite")
+    torch.testing.assert_close(result.maps[1], alone.maps[0], rtol=0, atol=1e-5)
+
+
+def test_the_result_says_what_it_is() -> None:
+    result = GradCAM(Plain().eval(), "last")(torch.randn(2, 3, 16, 16), [1, 2])
+    assert repr(result) == 'CamResult(2x16x16 gradcam maps at "last", targets=[1, 2])'
+    assert len(result) == 2
+
+
+def test_a_compiled_model_is_explained_through_its_original() -> None:
+    model, inputs = Plain().eval(), torch.randn(1, 3, 16, 16)
+    compiled = torch.compile(model, backend="eager")
+    compiled(inputs)  # hooks registered after the first compiled call would be skipped silently
+    assert torch.equal(GradCAM(compiled, "last")(inputs, 0).raw, GradCAM(model, "last")(inputs, 0).raw)
+
+
+def test_a_scripted_model_is_refused_with_the_remedy() -> None:
+    from camapp.errors import ModelError
+
+    scripted = torch.jit.trace(Plain().eval(), torch.randn(1, 3, 16, 16))
+    with pytest.raises(ModelError, match=r"Give the nn\.Module that it was made from"):
+        GradCAM(scripted, "last")
