@@ -1,0 +1,75 @@
+"""camapp: see where a vision model looks, and take features out of it.
+
+>>> import camapp
+>>> explanation = camapp.explain("efficientnet_lite0", "cat.jpg", top_k=2)
+>>> explanation.overlay(0)
+>>> explanation.save("heatmaps")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from camapp.backbones.cards import ModelCard, list_cards
+    from camapp.backbones.layers import LayerInfo, list_layers
+    from camapp.backbones.load import LoadedModel, load_model
+    from camapp.cam.methods.gradcam import GradCAM
+    from camapp.cam.result import CamResult
+    from camapp.cam.targets import TopClasses
+    from camapp.errors import CamappError
+    from camapp.explain import explain
+    from camapp.explanation import Explanation
+    from camapp.images.decode import Limits, Picture, decode
+
+__version__ = "0.1.0"
+
+# Where each public name lives. Loaded at the first use: torch alone takes seconds to import.
+_HOMES = {
+    "CamResult": "camapp.cam.result",
+    "CamappError": "camapp.errors",
+    "Explanation": "camapp.explanation",
+    "GradCAM": "camapp.cam.methods.gradcam",
+    "LayerInfo": "camapp.backbones.layers",
+    "Limits": "camapp.images.decode",
+    "LoadedModel": "camapp.backbones.load",
+    "ModelCard": "camapp.backbones.cards",
+    "Picture": "camapp.images.decode",
+    "TopClasses": "camapp.cam.targets",
+    "decode": "camapp.images.decode",
+    "explain": "camapp.explain",
+    "list_cards": "camapp.backbones.cards",
+    "list_layers": "camapp.backbones.layers",
+    "load_model": "camapp.backbones.load",
+}
+
+__all__ = [
+    "CamResult",
+    "CamappError",
+    "Explanation",
+    "GradCAM",
+    "LayerInfo",
+    "Limits",
+    "LoadedModel",
+    "ModelCard",
+    "Picture",
+    "TopClasses",
+    "decode",
+    "explain",
+    "list_cards",
+    "list_layers",
+    "load_model",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module camapp has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

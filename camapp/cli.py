@@ -1,0 +1,305 @@
+"""The command line: camapp explain | models | layers | serve."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from camapp import __version__
+from camapp.errors import CamappError, DecodeError, WeightsError
+
+if TYPE_CHECKING:
+    from camapp.explanation import Explanation, SavedFiles
+    from camapp.images.decode import Picture
+
+FAILED, USAGE, SOME_FAILED, INTERRUPTED = 1, 2, 3, 130
+
+app = typer.Typer(
+    help="See where a vision model looks: heatmaps of classes over pictures.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+ModelOption = Annotated[str, typer.Option("--model", "-m", help="A model card's name, or a card's .toml file.")]
+ModelsOption = Annotated[Path | None, typer.Option("--models", help="Folder of your own model cards (CAMAPP_MODELS).")]
+RandomOption = Annotated[bool, typer.Option("--random-weights", help="Run without weights; the results mean nothing.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def main() -> None:
+    """Run the command line: errors in one line, exit codes 1 (failed), 2 (usage), 3 (some inputs failed)."""
+    try:
+        app()
+    except CamappError as error:
+        _complain(str(error))
+        sys.exit(FAILED if isinstance(error, WeightsError) else USAGE)
+    except OSError as error:
+        _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        sys.exit(INTERRUPTED)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        out.print(f"camapp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def explain(
+    pictures: Annotated[list[str], typer.Argument(help="Picture files; - reads one from standard input.")],
+    model: ModelOption = "efficientnet_lite0",
+    method: Annotated[str, typer.Option(help="How the map is made.")] = "gradcam",
+    layer: Annotated[str | None, typer.Option(help="Target layer (camapp layers MODEL lists them).")] = None,
+    target: Annotated[list[str] | None, typer.Option("--target", "-t", help="Class name or index; repeatable.")] = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="Explain the K likeliest classes.")] = 1,
+    folder: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("camapp-out"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a picture.")] = False,
+    alpha: Annotated[float, typer.Option(help="Opacity of the heatmap, 0 to 1.")] = 0.5,
+    colormap: Annotated[str, typer.Option(help="viridis, magma, inferno, cividis, gray, turbo or jet.")] = "viridis",
+    fit: Annotated[str | None, typer.Option(help="crop, letterbox or stretch; the model's own way by default.")] = None,
+    device: DeviceOption = "auto",
+    models: ModelsOption = None,
+    random_weights: RandomOption = False,
+) -> None:
+    """Write heatmaps of pictures: overlay, 16-bit heatmap, values and facts for each explained class."""
+    from camapp.cam.methods import find_method
+    from camapp.cam.targets import TopClasses
+    from camapp.explain import explain as explain_picture
+    from camapp.files import safe_stem, unused_stem
+    from camapp.images.geometry import checked_fit
+    from camapp.images.render import checked_paint
+
+    # What can be wrong about the options is found before the first picture.
+    checked_paint(alpha, colormap)
+    how = None if fit is None else checked_fit(fit)
+    loaded = _load(model, models, device, random_weights)
+    targets = [loaded.class_index(name) for name in target] if target else None
+    TopClasses(top_k)
+    find_method(method)(loaded, layer)
+    folder.mkdir(parents=True, exist_ok=True)
+    used: set[str] = set()
+    failed = 0
+    for name in _with_progress(pictures):
+        try:
+            picture = _decode(name)
+        except DecodeError as error:
+            failed += 1
+            _report_failure(name, error, as_json)
+            continue
+        explanation = explain_picture(
+            loaded, picture, targets=targets, top_k=top_k, method=method, layer=layer, fit=how
+        )
+        stem = unused_stem(safe_stem(picture.name), used)
+        saved = explanation.save(folder, stem=stem, alpha=alpha, colormap=colormap)
+        if as_json:
+            print(json.dumps(_as_object(name, explanation, saved), ensure_ascii=False), flush=True)
+        else:
+            _print_explanation(name, explanation, saved)
+    if failed:
+        _complain(f"{failed} of {len(pictures)} pictures failed; the others are in {folder}")
+        raise typer.Exit(SOME_FAILED)
+
+
+@app.command("models")
+def list_models(models: ModelsOption = None, as_json: JsonOption = False) -> None:
+    """List the models: input size, source, and whether the weights are on this machine."""
+    from camapp.backbones.cards import list_cards
+    from camapp.backbones.weights import locate
+
+    cards = [(card, locate(card)) for card in list_cards(models)]
+    if as_json:
+        rows = [
+            {
+                "name": card.name,
+                "title": card.title,
+                "architecture": card.architecture,
+                "input": list(card.preprocessing.size),
+                "classes": card.labels.count,
+                "layer": card.layer,
+                "source": card.weights.kind,
+                "megabytes": card.weights.megabytes,
+                "here": status.here,
+                "path": str(status.path),
+                "how": None if status.here else status.how,
+            }
+            for card, status in cards
+        ]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = _table("model", "what it is", "input", "MiB", "weights from", "here")
+    for card, status in cards:
+        size = "x".join(map(str, card.preprocessing.size))
+        megabytes = f"{card.weights.megabytes:.0f}" if card.weights.megabytes else ""
+        table.add_row(card.name, card.title, size, megabytes, card.weights.kind, "yes" if status.here else "no")
+    _print_table(table)
+    missing = [card.name for card, status in cards if not status.here]
+    if missing:
+        out.print("Weights that are not here are fetched at the first use; camapp models --json says from where.")
+
+
+@app.command("layers")
+def list_layers_of(
+    model: Annotated[str, typer.Argument(help="A model card's name, or a card's .toml file.")],
+    maps: Annotated[bool, typer.Option("--maps", help="Only layers that give a map, which can be explained.")] = False,
+    models: ModelsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List a model's layers with their shapes, and mark the one to explain by default."""
+    import torch
+
+    from camapp.backbones.layers import list_layers
+    from camapp.backbones.load import load_model
+
+    loaded = load_model(model, random_weights=True, device="cpu", models=models)  # shapes need no weights
+    inputs = torch.zeros(1, 3, *loaded.card.preprocessing.size)
+    layers = [one for one in list_layers(loaded.module, inputs, loaded.card.layer) if one.grid or not maps]
+    if as_json:
+        print(json.dumps([vars(one) for one in layers], indent=2))
+        return
+    table = _table("layer", "class", "shape", "map", "parameters", "")
+    for one in layers:
+        shape = "x".join(map(str, one.shape)) if one.shape else ("" if one.calls else "never runs")
+        grid = "x".join(map(str, one.grid)) if one.grid else ""
+        mark = "<- recommended" if one.recommended else ""
+        table.add_row(one.name, one.kind, shape, grid, f"{one.parameters:,}" if one.parameters else "", mark)
+    _print_table(table)
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on; 127.0.0.1 is this machine only.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 7860,
+    model: ModelOption = "efficientnet_lite0",
+    models: ModelsOption = None,
+    device: DeviceOption = "auto",
+    random_weights: RandomOption = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Serve the web page."""
+    from camapp.ui.app import serve as serve_page
+
+    serve_page(
+        host,
+        port,
+        model=model,
+        models=models,
+        device=device,
+        random_weights=random_weights,
+        open_browser=open_browser,
+    )
+
+
+def _load(model: str, models: Path | None, device: str, random_weights: bool) -> Any:
+    from camapp.backbones.load import load_model
+
+    loaded = load_model(model, models=models, device=device, random_weights=random_weights)
+    if random_weights:
+        err.print("[bold white on red] RANDOM WEIGHTS [/] predictions and heatmaps mean nothing")
+    return loaded
+
+
+def _decode(name: str) -> Picture:
+    from camapp.images.decode import decode
+
+    return decode(sys.stdin.buffer, name="stdin") if name == "-" else decode(name)
+
+
+def _with_progress(names: list[str]) -> Iterator[str]:
+    """The names, with a bar on the error stream when there are several and a person is watching."""
+    if len(names) < 2 or not err.is_terminal:
+        yield from names
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task("explaining", total=len(names))
+        for name in names:
+            progress.update(task, description=escape(Path(name).name[-40:]))
+            yield name
+            progress.advance(task)
+
+
+def _as_object(name: str, explanation: Explanation, saved: list[SavedFiles]) -> dict[str, Any]:
+    """One picture as ``--json`` prints it."""
+    facts = explanation.to_dict()
+    return {
+        "input": name,
+        "model": explanation.model,
+        **({"random_weights": True} if explanation.random_weights else {}),
+        "method": explanation.method,
+        "layer": explanation.layer,
+        "predictions": facts["predictions"],
+        "maps": [
+            {
+                "target": one["target"],
+                "label": one["label"],
+                "overlay": str(files.overlay),
+                "heatmap": str(files.heatmap),
+                "peak": one["peak"],
+                "reason": one["reason"],
+            }
+            for one, files in zip(facts["maps"], saved, strict=True)
+        ],
+        "notes": facts["notes"],
+        "seconds": facts["seconds"],
+    }
+
+
+def _print_explanation(name: str, explanation: Explanation, saved: list[SavedFiles]) -> None:
+    likely = ", ".join(f"{one.label} {one.probability:.1%}" for one in explanation.predictions)
+    out.print(f"[bold]{escape(name)}[/]  {escape(likely)}")
+    for k, (explained, files) in enumerate(zip(explanation.classes, saved, strict=True)):
+        reason = explanation.reasons[k]
+        where = f"blank map, {reason}" if reason else "hottest at {}, {}".format(*explanation.peak(k))
+        out.print(f"  {escape(f'{explained.label}: {where}')}")
+        out.print(f"    {escape(str(files.overlay))}")
+    for note in explanation.notes:
+        out.print(f"  note: {escape(note)}", style="yellow")
+
+
+def _report_failure(name: str, error: DecodeError, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"input": name, "error": str(error)}, ensure_ascii=False), flush=True)
+    _complain(f"{name}: {error}")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        right = column in ("MiB", "parameters")
+        table.add_column(column, justify="right" if right else "left", no_wrap=True)
+    return table
+
+
+def _print_table(table: Table) -> None:
+    """Print whole rows, however narrow the terminal: names that are cut cannot be copied."""
+    Console(width=10_000, highlight=False).print(table)
+
+
+def _complain(text: str) -> None:
+    err.print(f"[red]camapp:[/] {escape(text)}")

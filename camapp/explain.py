@@ -1,0 +1,121 @@
+"""One picture in, an Explanation out: decode, prepare, run the engine, bring the maps back to the picture."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image
+
+from camapp.backbones.load import LoadedModel, load_model
+from camapp.cam.methods import find_method
+from camapp.cam.targets import ClassName, TopClasses
+from camapp.errors import TargetError, UsageError
+from camapp.explanation import Explanation, Prediction
+from camapp.images.decode import Picture, decode
+from camapp.images.geometry import Fit, prepare
+
+PictureSource: TypeAlias = Picture | Image.Image | np.ndarray | str | os.PathLike[str] | bytes | BinaryIO
+
+
+def explain(
+    model: str | LoadedModel,
+    picture: PictureSource,
+    *,
+    targets: ClassName | Sequence[ClassName] | None = None,
+    top_k: int = 1,
+    method: str = "gradcam",
+    layer: str | None = None,
+    fit: Fit | None = None,
+) -> Explanation:
+    """Show where a model looks in one picture.
+
+    Args:
+        model: the name of a model card, or a ``LoadedModel`` (load it once for many pictures).
+        picture: a path, bytes, an open file, a ``Picture``, a Pillow image, or an array (H, W, 3) uint8.
+        targets: the class or classes to explain, by index or name (a unique beginning will do); by default the
+            ``top_k`` likeliest.
+        top_k: how many of the likeliest classes to explain when no targets are given.
+        method: the method's name.
+        layer: the layer to explain; the model card's recommended one by default.
+        fit: "crop", "letterbox" or "stretch"; the model card's own way by default.
+
+    Returns:
+        The explanation, whose maps lie on the picture as it is, not on the model's crop of it.
+
+    Raises:
+        DecodeError: a file that is no readable picture.
+        ModelError, WeightsError: a model that cannot be loaded.
+        LayerError, TargetError, UsageError: a layer, class, method or option that does not exist.
+
+    Example:
+        >>> camapp.explain("efficientnet_lite0", "cat.jpg", targets="tabby").save("heatmaps")
+    """
+    loaded = load_model(model) if isinstance(model, str) else model
+    if not isinstance(loaded, LoadedModel):
+        raise UsageError(
+            f"model is a {type(model).__name__}; needed is a card's name or a LoadedModel, which know how to prepare a "
+            "picture. For a plain nn.Module and a prepared tensor use camapp.GradCAM(model)(inputs)."
+        )
+    engine = find_method(method)(loaded, layer)
+    wanted = _wanted(targets, top_k)
+    opened = _open(picture)
+    start = time.perf_counter()
+    inputs, geometry, notes = prepare(opened, loaded.card.preprocessing, fit)
+    result = engine(inputs, wanted)
+    maps, raw = result.maps[0].cpu().numpy(), result.raw[0].cpu().numpy()
+    seconds = time.perf_counter() - start
+    logits = result.logits[0].cpu()
+    probabilities = logits.softmax(0)
+
+    def prediction(index: int) -> Prediction:
+        return Prediction(index, loaded.label(index), float(probabilities[index]), float(logits[index]))
+
+    warning = ("random weights: predictions and maps mean nothing",) if loaded.weights.random else ()
+    best = logits.sort(descending=True, stable=True).indices[:5].tolist()
+    return Explanation(
+        picture=opened,
+        model=loaded.name,
+        weights={
+            "source": loaded.weights.source,
+            "sha256": loaded.weights.sha256,
+            "random": loaded.weights.random,
+        },
+        method=result.method,
+        layer=result.layer,
+        classes=tuple(prediction(index) for index in result.targets[0].tolist()),
+        predictions=tuple(prediction(index) for index in best),
+        reasons=tuple(result.reasons[0] or ()),
+        model_maps=maps,
+        raw=raw,
+        geometry=geometry,
+        notes=(*warning, *opened.notes, *notes, *result.notes),
+        seconds=seconds,
+    )
+
+
+def _wanted(targets: ClassName | Sequence[ClassName] | None, top_k: int) -> Any:
+    """The engine's targets for one picture, always with an axis of K."""
+    if targets is None:
+        return TopClasses(top_k)
+    if isinstance(targets, torch.Tensor | np.ndarray):
+        targets = targets.tolist()
+    if isinstance(targets, str | int):
+        return [[targets]]
+    if not targets:
+        raise TargetError("targets is empty. Name one class or more, or leave it out for the likeliest.")
+    return [list(targets)]
+
+
+def _open(picture: PictureSource) -> Picture:
+    if isinstance(picture, Picture):
+        return picture
+    if isinstance(picture, Image.Image):
+        return Picture.from_pil(picture)
+    if isinstance(picture, np.ndarray):
+        return Picture.from_array(picture)
+    return decode(picture)

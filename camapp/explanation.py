@@ -1,0 +1,234 @@
+"""Explanation: what a model saw in one picture, at the picture's own size; paints, saves and shows itself."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from camapp import __version__
+from camapp.errors import UsageError
+from camapp.files import safe_stem, write_atomically
+from camapp.images.decode import Picture
+from camapp.images.geometry import Geometry
+from camapp.images.render import heatmap_16bit, overlay, png_bytes, stamp
+
+RANDOM_WEIGHTS = "RANDOM WEIGHTS"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One class as the model scores it.
+
+    Args:
+        index: class index.
+        label: class name.
+        probability: softmax over all classes, 0-1.
+        logit: the raw score.
+    """
+
+    index: int
+    label: str
+    probability: float
+    logit: float
+
+
+@dataclass(frozen=True)
+class SavedFiles:
+    """The files of one explained class."""
+
+    overlay: Path
+    heatmap: Path
+    values: Path
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What a model saw in one picture, for K classes.
+
+    Args:
+        picture: the picture explained.
+        model: the model's name.
+        weights: where its weights come from, their SHA-256, and whether they are random.
+        method: the method's name.
+        layer: the layer explained.
+        classes: the K classes explained, in the order asked for.
+        predictions: the five likeliest classes, best first.
+        reasons: per explained class, why its map is blank, or None.
+        model_maps: (K, h, w) float32 in [0, 1], at the size of the model's input.
+        raw: (K, h', w') float32, the method's signed values at the layer's size.
+        geometry: how the model's input lies in the picture.
+        notes: what was done to the picture, and what to know about the maps.
+        seconds: time from picture to maps.
+    """
+
+    picture: Picture
+    model: str
+    weights: dict[str, Any]
+    method: str
+    layer: str
+    classes: tuple[Prediction, ...]
+    predictions: tuple[Prediction, ...]
+    reasons: tuple[str | None, ...]
+    model_maps: np.ndarray
+    raw: np.ndarray
+    geometry: Geometry
+    notes: tuple[str, ...]
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    @property
+    def random_weights(self) -> bool:
+        """Whether the model's weights are random, so that nothing here means anything."""
+        return bool(self.weights["random"])
+
+    @cached_property
+    def maps(self) -> np.ndarray:
+        """(K, H, W) float32 in [0, 1], at the picture's own size and place; 0 where the model saw nothing."""
+        return np.stack([self.heatmap(k) for k in range(len(self))])
+
+    def heatmap(self, k: int = 0) -> np.ndarray:
+        """The map of the ``k``-th class: (H, W) float32 in [0, 1], at the picture's own size and place."""
+        return self.geometry.to_original(self.model_maps[self._checked(k)])
+
+    def peak(self, k: int = 0) -> tuple[int, int]:
+        """X and y of the hottest pixel of the picture."""
+        heatmap = self.heatmap(k)
+        y, x = np.unravel_index(int(heatmap.argmax()), heatmap.shape)
+        return int(x), int(y)
+
+    def overlay(self, k: int = 0, *, alpha: float = 0.5, colormap: str = "viridis", frame: bool = True) -> Image.Image:
+        """The picture with the ``k``-th class's heatmap on it, at the picture's own size.
+
+        Args:
+            k: which of the explained classes.
+            alpha: 0 shows only the picture, 1 only the heatmap.
+            colormap: one of ``camapp.images.render.COLORMAPS``.
+            frame: outline what the model saw, where that is not the whole picture.
+
+        Raises:
+            UsageError: no such class, alpha or colour map.
+        """
+        painted = overlay(self.picture.rgb, self.heatmap(k), self.geometry, alpha=alpha, colormap=colormap, frame=frame)
+        return Image.fromarray(stamp(painted, RANDOM_WEIGHTS) if self.random_weights else painted)
+
+    def save(
+        self, folder: str | os.PathLike[str], *, stem: str | None = None, alpha: float = 0.5, colormap: str = "viridis"
+    ) -> list[SavedFiles]:
+        """Write overlay (PNG), heatmap (16-bit PNG, 1 = 65535) and values (.npy, float32) of each class, and one JSON.
+
+        Args:
+            folder: made if missing.
+            stem: how the files' names begin; the picture's name by default.
+            alpha: as in ``overlay``.
+            colormap: as in ``overlay``.
+
+        Returns:
+            The files, in the order of ``classes``; the JSON lies beside them as ``STEM.json``.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = safe_stem(self.picture.name) if stem is None else stem
+        saved = []
+        for k, explained in enumerate(self.classes):
+            base = f"{stem}-{k + 1}-{safe_stem(explained.label)[:40]}"
+            files = SavedFiles(folder / f"{base}.overlay.png", folder / f"{base}.heatmap.png", folder / f"{base}.npy")
+            heatmap = self.heatmap(k)
+            write_atomically(files.overlay, png_bytes(np.asarray(self.overlay(k, alpha=alpha, colormap=colormap))))
+            write_atomically(files.heatmap, png_bytes(heatmap_16bit(heatmap)))
+            write_atomically(files.values, _npy_bytes(heatmap))
+            saved.append(files)
+        text = json.dumps(self.to_dict(saved), indent=2, ensure_ascii=False)
+        write_atomically(folder / f"{stem}.json", text.encode())
+        return saved
+
+    def to_dict(self, saved: Sequence[SavedFiles] = ()) -> dict[str, Any]:
+        """Everything but the pixels, ready for JSON: what is needed to judge the maps and to make them again."""
+        return {
+            "input": self.picture.name,
+            "size": list(self.picture.size),
+            "model": self.model,
+            "weights": self.weights,
+            "method": self.method,
+            "layer": self.layer,
+            "predictions": [_prediction_dict(prediction) for prediction in self.predictions],
+            "maps": [
+                {
+                    "target": explained.index,
+                    "label": explained.label,
+                    "probability": explained.probability,
+                    "logit": explained.logit,
+                    "raw_range": [float(self.raw[k].min()), float(self.raw[k].max())],
+                    "raw_size": list(self.raw[k].shape),
+                    "peak": None if self.reasons[k] else list(self.peak(k)),
+                    "reason": self.reasons[k],
+                    **({} if not saved else {name: path.name for name, path in vars(saved[k]).items()}),
+                }
+                for k, explained in enumerate(self.classes)
+            ],
+            "crop": {
+                "fit": self.geometry.fit,
+                "seen": [round(edge, 3) for edge in self.geometry.seen],
+                "input": list(self.geometry.model),
+            },
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 4),
+            "versions": versions(),
+        }
+
+    def __repr__(self) -> str:
+        labels = ", ".join(f"{one.label} {one.probability:.1%}" for one in self.classes)
+        warning = f" {RANDOM_WEIGHTS}" if self.random_weights else ""
+        return f'Explanation({self.picture.name}: {labels}; {self.method} at "{self.layer}" of {self.model}{warning})'
+
+    def _repr_html_(self) -> str:
+        """Overlays side by side, as a notebook shows them."""
+        cells = []
+        for k, explained in enumerate(self.classes):
+            data = base64.b64encode(png_bytes(np.asarray(self.overlay(k)))).decode()
+            caption = html.escape(f"{explained.label} {explained.probability:.1%}")
+            reason = f"<br><small>{html.escape(self.reasons[k] or '')}</small>" if self.reasons[k] else ""
+            cells.append(
+                f'<figure style="margin:0"><img alt="Heatmap of {caption}" style="max-width:360px" '
+                f'src="data:image/png;base64,{data}"><figcaption>{caption}{reason}</figcaption></figure>'
+            )
+        facts = html.escape(
+            f"{self.model}, {self.method} at {self.layer}" + "".join(f"; {note}" for note in self.notes)
+        )
+        return f'<div style="display:flex;flex-wrap:wrap;gap:12px">{"".join(cells)}</div><small>{facts}</small>'
+
+    def _checked(self, k: int) -> int:
+        if not 0 <= k < len(self):
+            raise UsageError(f"k = {k} is out of range: {len(self)} class(es) were explained, 0 to {len(self) - 1}.")
+        return k
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """The versions a result depends on."""
+    names = ("torch", "torchvision", "timm", "pillow", "numpy")
+    return {"camapp": __version__, "python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def _prediction_dict(prediction: Prediction) -> dict[str, Any]:
+    return {"index": prediction.index, "label": prediction.label, "probability": prediction.probability}
+
+
+def _npy_bytes(values: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    return buffer.getvalue()

@@ -1,0 +1,202 @@
+"""One picture in, an Explanation out: the embedded model on a real picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import camapp
+from camapp.cam import GradCAM
+from camapp.errors import LayerError, ModelError, TargetError, UsageError
+from camapp.images.render import overlay
+from camapp.resources import resource_folder
+
+CATS = {281, 282, 285}  # tabby, tiger cat, Egyptian cat
+CHELSEA = resource_folder("assets") / "chelsea.jpg"
+
+
+@pytest.fixture(scope="module")
+def model() -> camapp.LoadedModel:
+    return camapp.load_model("efficientnet_lite0", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def cat(model: camapp.LoadedModel) -> camapp.Explanation:
+    return camapp.explain(model, CHELSEA, top_k=2)
+
+
+def test_the_cat_is_a_cat_and_the_peak_lies_on_its_face(cat: camapp.Explanation) -> None:
+    assert cat.predictions[0].index in CATS
+    assert [one.index for one in cat.classes] == [one.index for one in cat.predictions[:2]]
+    assert cat.reasons == (None, None)
+    for k in range(2):
+        x, y = cat.peak(k)
+        assert 90 < x < 360, "the face spans x from 90 to 360 of 451"
+        assert 20 < y < 290
+
+
+def test_maps_lie_on_the_picture_at_its_own_size(cat: camapp.Explanation) -> None:
+    assert cat.maps.shape == (2, 300, 451)
+    assert cat.maps.dtype == np.float32
+    assert cat.maps.min() == 0
+    assert 0.95 < cat.maps.max() <= 1  # the model-size peak falls between original pixels
+    rows, columns = cat.geometry.seen_pixels
+    unseen = np.ones((300, 451), bool)
+    unseen[rows, columns] = False
+    assert unseen.any()
+    assert not cat.maps[:, unseen].any()
+
+
+def test_it_is_the_engines_map_of_the_same_class(model: camapp.LoadedModel, cat: camapp.Explanation) -> None:
+    inputs, geometry, _ = model.prepare(camapp.decode(CHELSEA))
+    result = GradCAM(model)(inputs, cat.classes[1].index)
+    np.testing.assert_allclose(cat.model_maps[1], result.maps[0].numpy(), atol=1e-5)
+    np.testing.assert_allclose(cat.raw[1], result.raw[0].numpy(), atol=1e-6)
+    assert geometry == cat.geometry
+    probabilities = torch.softmax(model.module(inputs)[0].detach(), 0)
+    for one in cat.predictions:
+        assert one.probability == pytest.approx(float(probabilities[one.index]), abs=1e-5)
+        assert one.label == model.labels[one.index]
+
+
+def test_at_the_last_map_the_sum_of_the_raw_map_and_the_bias_is_the_logit(
+    model: camapp.LoadedModel, cat: camapp.Explanation
+) -> None:
+    for k, one in enumerate(cat.classes):
+        bias = float(model.module.classifier.bias[one.index])  # type: ignore[union-attr, index]
+        assert cat.raw[k].astype(np.float64).sum() + bias == pytest.approx(one.logit, abs=2e-5)
+
+
+def test_a_flipped_picture_has_a_flipped_map_nearly(model: camapp.LoadedModel, cat: camapp.Explanation) -> None:
+    """Where the overlay lies is right on both sides: a shift of the way back would show twice here."""
+    flipped = camapp.explain(
+        model, np.ascontiguousarray(camapp.decode(CHELSEA).rgb[:, ::-1]), targets=cat.classes[0].index
+    )
+    both = np.corrcoef(flipped.maps[0][:, ::-1].ravel(), cat.maps[0].ravel())[0, 1]
+    assert both > 0.9
+
+
+@pytest.mark.parametrize("source", ["path", "text", "bytes", "file", "pillow", "array", "picture"])
+def test_every_kind_of_source_gives_the_same_map(
+    model: camapp.LoadedModel, cat: camapp.Explanation, source: str
+) -> None:
+    picture = camapp.decode(CHELSEA)
+    with CHELSEA.open("rb") as file, Image.open(CHELSEA) as pillow:
+        given = {
+            "path": CHELSEA,
+            "text": str(CHELSEA),
+            "bytes": CHELSEA.read_bytes(),
+            "file": file,
+            "pillow": pillow,
+            "array": picture.rgb,
+            "picture": picture,
+        }[source]
+        explanation = camapp.explain(model, given)
+    np.testing.assert_array_equal(explanation.model_maps[0], camapp.explain(model, picture).model_maps[0])
+    np.testing.assert_allclose(explanation.model_maps[0], cat.model_maps[0], atol=1e-5)
+
+
+def test_targets_by_name_prefix_index_and_several(model: camapp.LoadedModel) -> None:
+    def indices(targets: object) -> list[int]:
+        return [one.index for one in camapp.explain(model, CHELSEA, targets=targets).classes]  # type: ignore[arg-type]
+
+    assert indices("tabby") == [281]
+    assert indices("Egyptian") == [285]
+    assert indices(282) == [282]
+    assert indices("282") == [282]
+    assert indices(["tabby", 285]) == [281, 285]
+    assert indices(np.array([281, 285])) == [281, 285]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"targets": "tabi"}, TargetError, "tabby"),
+        ({"targets": 1000}, TargetError, "1000"),
+        ({"targets": []}, TargetError, "targets is empty"),
+        ({"top_k": 0}, TargetError, "top k = 0"),
+        ({"top_k": 1001}, TargetError, "top 1001 classes"),
+        ({"method": "gradcm"}, UsageError, "Did you mean gradcam"),
+        ({"layer": "bn3"}, LayerError, "Did you mean"),
+        ({"fit": "zoom"}, UsageError, "crop, letterbox, stretch"),
+    ],
+)
+def test_wrong_options_are_refused(
+    model: camapp.LoadedModel, arguments: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        camapp.explain(model, CHELSEA, **arguments)  # type: ignore[arg-type]
+
+
+def test_a_model_that_is_neither_name_nor_loaded_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"camapp\.GradCAM\(model\)\(inputs\)"):
+        camapp.explain(torch.nn.Identity(), CHELSEA)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="Did you mean efficientnet_lite0"):
+        camapp.explain("eficientnet_lite0", CHELSEA)
+
+
+def test_saved_files_hold_what_the_explanation_holds(cat: camapp.Explanation, tmp_path: Path) -> None:
+    saved = cat.save(tmp_path / "new" / "folder", alpha=0.7, colormap="magma")
+    assert len(saved) == 2
+    for k, files in enumerate(saved):
+        painted = np.asarray(Image.open(files.overlay))
+        wanted = overlay(cat.picture.rgb, cat.maps[k], cat.geometry, alpha=0.7, colormap="magma")
+        np.testing.assert_array_equal(painted, wanted)
+        np.testing.assert_array_equal(np.load(files.values), cat.maps[k])
+        levels = np.asarray(Image.open(files.heatmap))
+        assert levels.dtype == np.uint16
+        np.testing.assert_allclose(levels / 65535, cat.maps[k], atol=1 / 65535)
+    facts = json.loads((tmp_path / "new" / "folder" / "chelsea.json").read_text())
+    assert facts["model"] == "efficientnet_lite0"
+    assert facts["weights"]["sha256"].startswith("57934424")
+    assert facts["layer"] == "bn2"
+    assert facts["crop"]["fit"] == "crop"
+    assert facts["crop"]["seen"] == pytest.approx(cat.geometry.seen, abs=1e-3)
+    assert facts["versions"]["torch"].startswith(torch.__version__.split("+")[0])
+    assert facts["maps"][0]["overlay"] == saved[0].overlay.name
+    assert facts["maps"][1]["raw_range"] == [float(cat.raw[1].min()), float(cat.raw[1].max())]
+    assert sorted(path.name for path in saved[0].overlay.parent.iterdir()) == sorted(
+        [path.name for files in saved for path in vars(files).values()] + ["chelsea.json"]
+    )
+
+
+def test_random_weights_are_marked_everywhere(tmp_path: Path) -> None:
+    explanation = camapp.explain(camapp.load_model("efficientnet_lite0", random_weights=True, device="cpu"), CHELSEA)
+    plain = overlay(explanation.picture.rgb, explanation.heatmap(), explanation.geometry)
+    assert explanation.random_weights
+    assert (np.asarray(explanation.overlay())[2, 2] == (190, 20, 30)).all()
+    assert not np.array_equal(np.asarray(explanation.overlay()), plain)
+    assert explanation.notes[0].startswith("random weights")
+    assert "RANDOM WEIGHTS" in repr(explanation)
+    explanation.save(tmp_path)
+    assert json.loads((tmp_path / "chelsea.json").read_text())["weights"]["random"] is True
+    assert "random weights" in explanation._repr_html_()
+
+
+def test_a_notebook_shows_each_class_with_a_text_alternative(cat: camapp.Explanation) -> None:
+    shown = cat._repr_html_()
+    assert shown.count("<img ") == 2
+    assert f'alt="Heatmap of {cat.classes[0].label}' in shown
+    assert "gradcam at bn2" in shown
+
+
+def test_an_unknown_k_is_refused(cat: camapp.Explanation) -> None:
+    with pytest.raises(UsageError, match=r"k = 2 is out of range: 2 class\(es\) were explained"):
+        cat.overlay(2)
+
+
+def test_a_blank_map_has_its_reason_and_no_peak(model: camapp.LoadedModel) -> None:
+    black = np.zeros((64, 64, 3), np.uint8)
+    explanations = [camapp.explain(model, black, targets=target) for target in range(0, 1000, 125)]
+    blank = [one for one in explanations if one.reasons[0]]
+    assert blank, "some class has no evidence at all in a black picture"
+    for one in blank:
+        assert not one.maps.any()
+        facts = one.to_dict()["maps"][0]
+        assert facts["peak"] is None
+        assert facts["reason"] == one.reasons[0]

@@ -1,0 +1,56 @@
+"""File names that every file system takes, and files that are whole or not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camapp.files import LONGEST_STEM_BYTES, safe_stem, unused_stem, write_atomically
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("cat.jpg", "cat"),
+        ("/a/b/cat.final.PNG", "cat.final"),
+        ("C:\\pictures\\cat.jpg", "cat"),
+        ("../../etc/passwd", "passwd"),
+        ("köttur 猫 (1).jpg", "köttur_猫_(1)"),
+        ("<img src=x>.png", "img_src_x"),
+        ("...", "picture"),
+        ("", "picture"),
+        (".hidden", "hidden"),
+    ],
+)
+def test_stems_by_hand(name: str, stem: str) -> None:
+    assert safe_stem(name) == stem
+
+
+@given(st.text(max_size=400))
+def test_any_text_becomes_a_name_that_can_be_written(name: str) -> None:
+    stem = safe_stem(name)
+    assert stem
+    assert len(stem.encode()) <= LONGEST_STEM_BYTES
+    assert not set(stem) & set('/\\:*?"<>|\0\n')
+    assert not stem.startswith(".")
+
+
+@given(st.lists(st.sampled_from(["cat", "Cat", "CAT", "cat_2", "dog"]), max_size=12))
+def test_no_two_stems_are_alike_even_where_case_is_ignored(stems: list[str]) -> None:
+    used: set[str] = set()
+    given_out = [unused_stem(stem, used).casefold() for stem in stems]
+    assert len(set(given_out)) == len(stems)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_part_behind(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    write_atomically(path, b"old")
+    with pytest.raises(TypeError):
+        write_atomically(path, "not bytes")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"old"
+    assert [one.name for one in tmp_path.iterdir()] == ["facts.json"]
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
