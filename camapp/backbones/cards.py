@@ -142,10 +142,10 @@ class FileSource(_Source):
     """The user's own checkpoint."""
 
     kind: Literal["file"]
-    path: CardPath = Field(description=f"a checkpoint ({', '.join(CHECKPOINT_SUFFIXES)}), from the card's folder")
+    file: CardPath = Field(description=f"a checkpoint ({', '.join(CHECKPOINT_SUFFIXES)}), from the card's folder")
     sha256: Sha256 | None = Field(None, description="the file's SHA-256, 64 hex digits")
 
-    @field_validator("path")
+    @field_validator("file")
     @classmethod
     def _is_checkpoint(cls, path: Path) -> Path:
         if path.suffix.lower() not in CHECKPOINT_SUFFIXES:

@@ -84,7 +84,7 @@ def locate(card: ModelCard) -> WeightsStatus:
     if isinstance(source, PackageSource):
         return _locate_in_package(source)
     if isinstance(source, FileSource):
-        return WeightsStatus(source.path.is_file(), source.path, f"place the checkpoint at {source.path}")
+        return WeightsStatus(source.file.is_file(), source.file, f"place the checkpoint at {source.file}")
     published = _published(card)
     own = weights_folder() / published.file
     found = next((path for path in (own, published.cached) if path and path.is_file()), None)

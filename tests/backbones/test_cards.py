@@ -26,7 +26,7 @@ layer = "layer4"
 
 [weights]
 kind = "file"
-path = "weights/mine.safetensors"
+file = "weights/mine.safetensors"
 
 [input]
 size = [96, 128]
@@ -105,7 +105,7 @@ def test_listing_cards_imports_no_torch() -> None:
 
 def test_a_users_card_is_read_and_its_paths_count_from_its_folder(tmp_path: Path) -> None:
     card = read_card(write(tmp_path, MINE))
-    assert card.weights.path == tmp_path / "weights/mine.safetensors"
+    assert card.weights.file == tmp_path / "weights/mine.safetensors"
     assert card.labels.file == tmp_path / "names.txt"
     assert card.path == tmp_path / "mine.toml"
     assert card.preprocessing.size == (96, 128)
@@ -164,8 +164,8 @@ def test_an_unknown_name_is_told_the_close_ones() -> None:
         ('kind = "file"', "", 'weights.kind is missing, expected "package", "torchvision", "timm" or "file"'),
         ("[weights]", "weights = 3\n[other]", "weights = 3, expected a section with kind"),
         ('kind = "file"', 'kind = "timm"', "weights.tag is missing, expected a pretrained tag of timm"),
-        ("path = ", "paht = ", r'"weights.paht" is not a field of a card \(did you mean path'),
-        ("mine.safetensors", "mine.onnx", r"weights.path = .*mine.onnx', expected a checkpoint \(.safetensors, .pth"),
+        ('file = "weights', 'fiel = "weights', r'"weights.fiel" is not a field of a card \(did you mean file'),
+        ("mine.safetensors", "mine.onnx", r"weights.file = .*mine.onnx', expected a checkpoint \(.safetensors, .pth"),
         ("[weights]", '[weights]\nsha256 = "12ab"', "weights.sha256 = '12ab', expected the file's SHA-256, 64 hex"),
         ('"torchvision:resnet18"', '"resnet18"', "architecture = 'resnet18', expected \"timm:NAME\""),
         ('title = "My classifier"\n', "", "title is missing, expected the name as people write it"),
@@ -187,7 +187,7 @@ def test_a_wrong_card_is_told_the_file_the_field_and_what_was_expected(
 
 
 def test_weights_of_another_library_than_the_architectures_are_refused(tmp_path: Path) -> None:
-    text = MINE.replace('kind = "file"', 'kind = "timm"').replace('path = "weights/mine.safetensors"', 'tag = "in1k"')
+    text = MINE.replace('kind = "file"', 'kind = "timm"').replace('file = "weights/mine.safetensors"', 'tag = "in1k"')
     with pytest.raises(
         ModelError, match=r'weights.kind = "timm" does not go with architecture = "torchvision:resnet18"'
     ):

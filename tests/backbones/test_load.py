@@ -28,7 +28,7 @@ architecture = "torchvision:resnet18"
 
 [weights]
 kind = "file"
-path = "mine.safetensors"
+file = "mine.safetensors"
 
 [input]
 size = 64
@@ -294,5 +294,5 @@ def test_googlenet_rescales_its_input_only_with_the_weights_that_torchvision_pub
     mine.write_text(card, encoding="utf-8")
     assert not build(find_card(mine)).transform_input
     published = 'kind = "torchvision"\nname = "GoogLeNet_Weights.IMAGENET1K_V1"'
-    mine.write_text(card.replace('kind = "file"\npath = "mine.safetensors"', published), encoding="utf-8")
+    mine.write_text(card.replace('kind = "file"\nfile = "mine.safetensors"', published), encoding="utf-8")
     assert build(find_card(mine)).transform_input

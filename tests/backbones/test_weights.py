@@ -53,7 +53,7 @@ def card_for(path: Path, architecture: str = "torchvision:resnet18", count: int 
             "name": "mine",
             "title": "Mine",
             "architecture": architecture,
-            "weights": {"kind": "file", "path": path, **source},
+            "weights": {"kind": "file", "file": path, **source},
             "input": {"size": 64, "interpolation": "bilinear", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]},
             "labels": {"file": names, "count": count},
         }
