@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from camapp.explanation import Explanation, SavedFiles
     from camapp.images.decode import Picture
 
-FAILED, USAGE, SOME_FAILED, INTERRUPTED = 1, 2, 3, 130
+FAILED, USAGE, SOME_FAILED = 1, 2, 3
 
 app = typer.Typer(
     help="See where a vision model looks: heatmaps of classes over pictures.",
@@ -41,18 +41,15 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 
 def main() -> None:
-    """Run the command line: errors in one line, exit codes 1 (failed), 2 (usage), 3 (some inputs failed)."""
+    """Run the command line. Errors are one line; exit codes 1 failed, 2 usage, 3 some inputs failed, 130 Ctrl-C."""
     try:
-        app()
+        app(prog_name="camapp")
     except CamappError as error:
         _complain(str(error))
         sys.exit(FAILED if isinstance(error, WeightsError) else USAGE)
     except OSError as error:
         _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         sys.exit(FAILED)
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        sys.exit(INTERRUPTED)
 
 
 def _print_version(asked: bool) -> None:

@@ -1,0 +1,255 @@
+"""The command line, mostly as real processes: what a shell sees is what is tested."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import camapp
+from camapp import cli
+from camapp.resources import resource_folder
+from tests.images.odd_pictures import ODD_PICTURES
+
+CATS = {281, 282, 285}
+ASSETS = resource_folder("assets")
+
+
+def run(*arguments: object, stdin: bytes | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``camapp ARGUMENTS`` as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "camapp", *map(str, arguments)],
+        input=stdin.decode("latin-1") if stdin else None,
+        capture_output=True,
+        encoding="latin-1" if stdin else "utf-8",
+        env={**os.environ, "COLUMNS": "80", **environment},
+        check=False,
+    )
+
+
+def size_of(path: str | Path) -> tuple[int, int]:
+    with Image.open(path) as image:
+        return image.size
+
+
+def in_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> tuple[int, str, str]:
+    """``camapp ARGUMENTS`` within this process, which saves the seconds of importing torch."""
+    monkeypatch.setattr(sys, "argv", ["camapp", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    printed = capsys.readouterr()
+    return int(end.value.code or 0), printed.out, printed.err
+
+
+def test_explain_prints_one_json_object_a_picture_and_writes_what_it_names(tmp_path: Path) -> None:
+    cat, coffee = ASSETS / "chelsea.jpg", ASSETS / "coffee.jpg"
+    done = run("explain", cat, coffee, "--top-k", 2, "--json", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert list(first) == ["input", "model", "method", "layer", "predictions", "maps", "notes", "seconds"]
+    assert first["input"] == str(cat)
+    assert first["predictions"][0]["index"] in CATS
+    assert len(first["maps"]) == 2
+    for shown in first["maps"]:
+        assert list(shown) == ["target", "label", "overlay", "heatmap", "peak", "reason"]
+        assert size_of(shown["overlay"]) == size_of(cat)
+        assert size_of(shown["heatmap"]) == size_of(cat)
+        assert 90 < shown["peak"][0] < 360
+        assert 20 < shown["peak"][1] < 290
+    assert second["predictions"][0]["label"] == "espresso"
+
+
+def test_the_shell_and_python_give_the_same_pixels(tmp_path: Path) -> None:
+    run("explain", ASSETS / "chelsea.jpg", "--target", "tabby", "--out", tmp_path)
+    explanation = camapp.explain("efficientnet_lite0", ASSETS / "chelsea.jpg", targets="tabby")
+    shell = np.load(tmp_path / "chelsea-1-tabby.npy")
+    np.testing.assert_allclose(shell, explanation.maps[0], atol=1e-5)
+    painted = np.asarray(Image.open(tmp_path / "chelsea-1-tabby.overlay.png")).astype(int)
+    assert np.abs(painted - np.asarray(explanation.overlay()).astype(int)).max() <= 1
+
+
+def test_every_odd_picture_is_explained_or_refused_in_one_line_and_the_good_ones_are_done(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    paths = {odd.write(folder): odd for odd in ODD_PICTURES}
+    done = run("explain", *paths, folder / "missing.jpg", ASSETS / "chelsea.jpg", "--json", "--out", tmp_path / "out")
+    assert done.returncode == 3, done.stderr
+    objects = {one["input"]: one for one in map(json.loads, done.stdout.splitlines())}
+    assert len(objects) == len(paths) + 2, "one object for every input"
+    complaints = [line for line in done.stderr.splitlines() if line.startswith("camapp: ")]
+    for path, odd in paths.items():
+        shown = objects[str(path)]
+        if odd.refusal:
+            assert re.search(odd.refusal, shown["error"]), (odd.file, shown)
+            assert [line for line in complaints if line == f"camapp: {path}: {shown['error']}"], odd.file
+        else:
+            assert size_of(shown["maps"][0]["overlay"]) == odd.size, odd.file
+            for note in odd.notes:
+                assert any(re.search(note, one) for one in shown["notes"]), (odd.file, note, shown["notes"])
+    refused = sum(bool(odd.refusal) for odd in paths.values())
+    assert refused >= 8
+    assert objects[str(folder / "missing.jpg")]["error"].startswith("No such file")
+    assert objects[str(ASSETS / "chelsea.jpg")]["predictions"][0]["index"] in CATS
+    assert complaints[-1].startswith(f"camapp: {refused + 1} of {len(objects)} pictures failed")
+    assert "Traceback" not in done.stderr
+
+
+def test_files_of_one_name_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "Cat.jpg").write_bytes((ASSETS / "chelsea.jpg").read_bytes())
+    done = run("explain", tmp_path / "a" / "Cat.jpg", tmp_path / "b" / "Cat.jpg", "--json", "--out", tmp_path / "out")
+    overlays = [json.loads(line)["maps"][0]["overlay"] for line in done.stdout.splitlines()]
+    assert len(set(overlays)) == 2
+    assert all(Path(overlay).is_file() for overlay in overlays)
+
+
+def test_a_picture_comes_from_standard_input(tmp_path: Path) -> None:
+    done = run("explain", "-", "--json", "--out", tmp_path, stdin=(ASSETS / "chelsea.jpg").read_bytes())
+    assert json.loads(done.stdout)["predictions"][0]["index"] in CATS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "tabi"], r'has no class "tabi"\. Did you mean .*tabby'),
+        (["--target", "1000"], "1000"),
+        (["--layer", "bn22"], r'No layer "bn22" in EfficientNet\. Did you mean .*bn2'),
+        (["--method", "gradcm"], "Did you mean gradcam"),
+        (["--model", "efficientnet_lite9"], "Did you mean .*efficientnet_lite0"),
+        (["--top-k", "0"], "top k = 0"),
+        (["--alpha", "2"], r"alpha = 2\.0 is not between 0 and 1"),
+        (["--colormap", "virdis"], "Did you mean viridis"),
+        (["--fit", "zoom"], "crop, letterbox, stretch"),
+        (["--device", "cuda:99"], "cuda:99"),
+        (["--models", "/no/such/folder"], "does not exist"),
+    ],
+)
+def test_wrong_options_end_in_one_line_and_exit_2_before_anything_is_written(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    code, printed, complaint = in_process(
+        monkeypatch, capsys, "explain", ASSETS / "chelsea.jpg", "--out", out, *arguments
+    )
+    assert code == 2
+    assert printed == ""
+    assert complaint.startswith("camapp: ")
+    assert complaint.count("\n") == 1
+    assert re.search(message, complaint)
+    assert not out.exists()
+
+
+def test_missing_weights_end_in_exit_1_and_say_which_file_to_place_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CAMAPP_WEIGHTS", str(tmp_path / "weights"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    monkeypatch.setattr("camapp.backbones.weights._unreachable", lambda url: "there is no network in this test")
+    code, _, complaint = in_process(monkeypatch, capsys, "explain", ASSETS / "chelsea.jpg", "--model", "resnet50")
+    assert code == 1
+    assert f"place it as {tmp_path / 'weights' / 'resnet50-11ad3fa6.pth'}" in complaint
+    assert "--random-weights" in complaint
+
+
+def test_random_weights_are_loud(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, printed, complaint = in_process(
+        monkeypatch,
+        capsys,
+        *(
+            "explain",
+            ASSETS / "chelsea.jpg",
+            "--model",
+            "mobilenet_v3_large",
+            "--random-weights",
+            "--json",
+            "--out",
+            tmp_path,
+        ),
+    )
+    assert code == 0
+    assert "RANDOM WEIGHTS" in complaint
+    shown = json.loads(printed)
+    assert shown["random_weights"] is True
+    assert shown["notes"][0].startswith("random weights")
+
+
+@pytest.mark.skipif(os.getuid() == 0 if hasattr(os, "getuid") else False, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_one_line_and_exit_1(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    done = run("explain", ASSETS / "chelsea.jpg", "--out", tmp_path / "out")
+    assert done.returncode == 1
+    assert "Permission denied" in done.stderr
+
+
+def test_an_output_that_is_a_file_is_one_line_and_exit_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").write_text("a file")
+    code, _, complaint = in_process(monkeypatch, capsys, "explain", ASSETS / "chelsea.jpg", "--out", tmp_path / "out")
+    assert code == 1
+    assert re.fullmatch(r"camapp: .*exists: .*out\n", complaint)
+
+
+def test_models_says_what_there_is_and_what_is_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, printed, _ = in_process(monkeypatch, capsys, "models", "--json")
+    models = {one["name"]: one for one in json.loads(printed)}
+    assert code == 0
+    assert len(models) >= 12
+    assert models["efficientnet_lite0"]["here"] is True
+    assert models["resnet50"]["input"] == [224, 224]
+    code, table, _ = in_process(monkeypatch, capsys, "models")
+    assert all(name in table for name in models)
+    assert "…" not in table
+
+
+def test_layers_marks_the_recommended_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _, table, _ = in_process(monkeypatch, capsys, "layers", "efficientnet_lite0")
+    marked = [line for line in table.splitlines() if "<- recommended" in line]
+    assert [line.split()[:4] for line in marked] == [["bn2", "BatchNormAct2d", "1280x7x7", "7x7"]]
+    _, printed, _ = in_process(monkeypatch, capsys, "layers", "vit_small_patch16_224", "--maps", "--json")
+    layers = json.loads(printed)
+    assert all(one["grid"] for one in layers)
+    assert [one["name"] for one in layers if one["recommended"]] == ["blocks.11.norm1"]
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "camapp", "explain", *[ASSETS / "chelsea.jpg"] * 500, "--out", tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in complaint
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_no_command_shows_the_help_and_an_unknown_one_is_exit_2() -> None:
+    assert "Usage: camapp" in run().stderr
+    assert run("explian").returncode == 2
+    assert run("--version").stdout.strip() == f"camapp {camapp.__version__}"
