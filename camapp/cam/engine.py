@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -12,23 +11,12 @@ from torch import nn
 
 from camapp.backbones.layers import find_layout, recommended_layer
 from camapp.backbones.load import LoadedModel
+from camapp.cam.passes import Passes, Read, Shot
 from camapp.cam.result import CamResult, blank_reasons, normalised_maps
-from camapp.cam.targets import Plan, Targets, class_logits, plan_targets
+from camapp.cam.targets import Plan, Targets, plan_targets
 from camapp.errors import UsageError
 from camapp.hooks.as_found import as_found
-from camapp.hooks.capture import Capture, NoPath, NotExpandable
 from camapp.hooks.layers import find_layer, unwrap
-
-
-@dataclass(frozen=True)
-class _Shot:
-    """One pass over B pictures of K targets each: N = B * K rows, a picture's targets together."""
-
-    activation: torch.Tensor  # of B rows
-    gradient: torch.Tensor  # of N rows
-    logits: torch.Tensor  # (B, classes)
-    targets: torch.Tensor  # (B, K)
-    calls: int  # how often the layer ran
 
 
 class GradientMethod(ABC):
@@ -52,7 +40,7 @@ class GradientMethod(ABC):
         if layer is None and self._loaded is not None:
             layer = self._loaded.card.layer
         self.layer = None if layer is None else find_layer(self._model, layer).key
-        self._expands = True
+        self._passes = Passes(self._model)
         self._warned = False
 
     @staticmethod
@@ -86,43 +74,37 @@ class GradientMethod(ABC):
         with as_found(self._model):
             batch = _like_parameters(inputs, self._model)
             layer = self.layer or recommended_layer(self._model, batch)
-            shot = self._shoot(batch, layer, plan)
+            shot = self._passes.shoot(batch, layer, plan, self._read(layer, batch))
             with torch.no_grad(), torch.autocast(batch.device.type, enabled=False):
-                return self._result(shot, layer, plan, batch)
+                return self._result(shot, layer, plan, (batch.shape[-2], batch.shape[-1]))
 
-    def _shoot(self, inputs: torch.Tensor, layer: str, plan: Plan) -> _Shot:
-        """One pass with the graph cut at the layer; where the model undoes that, one more with the whole graph."""
-        try:
-            return self._shoot_once(inputs, layer, plan, whole_graph=False)
-        except NoPath:
-            return self._shoot_once(inputs, layer, plan, whole_graph=True)
+    def _read(self, layer: str, inputs: torch.Tensor) -> Read:
+        """How the passes turn what they captured into raw maps."""
 
-    def _shoot_once(self, inputs: torch.Tensor, layer: str, plan: Plan, *, whole_graph: bool) -> _Shot:
-        """All targets in one pass where the network behind the layer can take more rows; else one backward a target."""
-        if plan.per_row == 1 or not self._expands:
-            return _one_by_one(self._model, layer, inputs, plan, whole_graph)
-        shot = _expanded(self._model, layer, inputs, plan, whole_graph)
-        if shot is None:
-            shot = _one_by_one(self._model, layer, inputs, plan, whole_graph)
-            self._expands = False  # remembered only once the model has run: the fault was the repetition
-        return shot
+        @torch.no_grad()
+        @torch.autocast(inputs.device.type, enabled=False)
+        def read(activation: torch.Tensor, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            layout = find_layout(self._model, layer, activation.shape, inputs.shape)
+            gradients = layout.to_maps(gradient).float()
+            activations = layout.to_maps(activation).float()
+            activations = activations.repeat_interleave(len(gradients) // len(activations), dim=0)
+            # No gradient on the map, though perhaps on a class token: no path from the map to the score.
+            reached = (gradients != 0).flatten(1).any(1)
+            return self.combine(activations, gradients), reached
 
-    def _result(self, shot: _Shot, layer: str, plan: Plan, inputs: torch.Tensor) -> CamResult:
-        layout = find_layout(self._model, layer, shot.activation.shape, inputs.shape)
-        activation = layout.to_maps(shot.activation).float().repeat_interleave(plan.per_row, dim=0)
-        gradient = layout.to_maps(shot.gradient).float()
-        raw = self.combine(activation, gradient)
-        maps = normalised_maps(raw, (inputs.shape[-2], inputs.shape[-1]))
-        reasons = blank_reasons(raw, gradient, layer)
+        return read
+
+    def _result(self, shot: Shot, layer: str, plan: Plan, size: tuple[int, int]) -> CamResult:
+        reasons = blank_reasons(shot.raw, shot.reached, layer)
         logits = shot.logits.float()
-        rows, per_row = len(inputs), plan.per_row
+        rows, per_row = shot.targets.shape
 
         def shaped(values: torch.Tensor) -> torch.Tensor:
             return values if plan.single else values.view(rows, per_row, *values.shape[1:])
 
         return CamResult(
-            maps=shaped(maps),
-            raw=shaped(raw),
+            maps=shaped(normalised_maps(shot.raw, size)),
+            raw=shaped(shot.raw),
             scores=shaped(logits.gather(1, shot.targets).flatten()),
             targets=shaped(shot.targets.flatten()),
             reasons=reasons if plan.single else [reasons[i : i + per_row] for i in range(0, rows * per_row, per_row)],
@@ -141,48 +123,6 @@ class GradientMethod(ABC):
             warnings.warn(note, stacklevel=4)
             self._warned = True
         return (note,)
-
-
-def _expanded(model: nn.Module, layer: str, inputs: torch.Tensor, plan: Plan, whole_graph: bool) -> _Shot | None:
-    """Repeat each picture K times at the layer, so that one pass behind it serves K targets.
-
-    None where the network cannot take that: a branch around the layer still carries B rows, or rows get mixed.
-    """
-    rows, per_row = len(inputs), plan.per_row
-    capture = Capture(model, [layer], rows=rows, expand=per_row, whole_graph=whole_graph)
-    try:
-        with capture:
-            output = model(inputs)
-        wide = class_logits(output, rows * per_row)
-        tap = capture[layer]
-    except (NotExpandable, RuntimeError, ValueError, IndexError, AssertionError, TypeError, LookupError):
-        return None  # a fault that is not of the repetition shows again without it, and is raised there
-    copies = wide.view(rows, per_row, -1).detach()
-    logits = copies[:, 0]
-    if not torch.allclose(copies, logits[:, None].expand_as(copies), rtol=1e-3, atol=1e-4, equal_nan=True):
-        return None
-    targets = plan.choose(logits)
-    capture.backward(wide.gather(1, targets.reshape(-1, 1)))
-    if tap.gradient is None or len(tap.gradient) != rows * per_row:
-        return None
-    return _Shot(tap.activation, tap.gradient, logits, targets, capture.calls[layer])
-
-
-def _one_by_one(model: nn.Module, layer: str, inputs: torch.Tensor, plan: Plan, whole_graph: bool) -> _Shot:
-    """One forward, then one backward for each of the K targets."""
-    per_row = plan.per_row
-    capture = Capture(model, [layer], whole_graph=whole_graph)
-    with capture:
-        output = model(inputs)
-    tap = capture[layer]
-    logits = class_logits(output, len(inputs))
-    targets = plan.choose(logits.detach())
-    gradients = []
-    for index in range(per_row):
-        capture.backward(logits.gather(1, targets[:, index : index + 1]), keep_graph=index + 1 < per_row)
-        gradients.append(tap.gradient)
-    gradient = torch.stack([one for one in gradients if one is not None], dim=1).flatten(0, 1)
-    return _Shot(tap.activation, gradient, logits.detach(), targets, capture.calls[layer])
 
 
 def _check_inputs(inputs: torch.Tensor) -> None:

@@ -63,14 +63,19 @@ def normalised_maps(raw: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     return torch.where(shows, (resized - low) / torch.where(shows, high - low, 1.0), 0.0)
 
 
-def blank_reasons(raw: torch.Tensor, gradient: torch.Tensor, layer: str) -> list[str | None]:
-    """Why each of N maps is blank, or None where it is not, from raw maps (N, h, w) and gradients (N, C, h, w)."""
+def blank_reasons(raw: torch.Tensor, reached: torch.Tensor, layer: str) -> list[str | None]:
+    """Why each of N maps is blank, or None where it is not.
+
+    Args:
+        raw: (N, h, w) signed values.
+        reached: (N,) bool, whether any gradient reaches the map.
+        layer: the layer's name, for the text.
+    """
     finite = (raw.isfinite().flatten(1).all(1)).tolist()
     lowest, highest = raw.flatten(1).amin(1), raw.flatten(1).amax(1)
-    # Zero everywhere, or on all of the map but not on the other tokens: both leave no path from the map to the score.
-    reached = (gradient != 0).flatten(1).any(1).tolist()
     return [
-        _blank_reason(*facts, layer) for facts in zip(finite, reached, lowest.tolist(), highest.tolist(), strict=True)
+        _blank_reason(*facts, layer)
+        for facts in zip(finite, reached.tolist(), lowest.tolist(), highest.tolist(), strict=True)
     ]
 
 

@@ -20,6 +20,14 @@ class NotExpandable(Exception):  # noqa: N818 - a signal between two rooms, neve
     """A layer's output has no batch axis in front, so its rows cannot be repeated."""
 
 
+class TooLarge(NotExpandable):
+    """The repeated rows would take more memory than allowed."""
+
+
+class NeverCalled(LayerError):  # noqa: N818
+    """The layer did not run in this forward."""
+
+
 class NoPath(LayerError):  # noqa: N818 - says what is wrong: no path
     """The score does not depend on the captured layers through a graph."""
 
@@ -61,6 +69,7 @@ class Capture:
             times is recorded at its last call unless a call is named.
         rows: the batch size B of the inputs; needed to expand.
         expand: K copies of each row of the first layer reached, so that K scores a picture cost one pass.
+        most_bytes: what the repeated rows of one layer may take; no limit by default.
         whole_graph: do not cut: for models that switch gradients off around the layer themselves, and with it whatever
             the layer has switched on.
 
@@ -82,12 +91,14 @@ class Capture:
         *,
         rows: int = 1,
         expand: int = 1,
+        most_bytes: int | None = None,
         whole_graph: bool = False,
     ) -> None:
         self.layers = find_layers(model, layers)
         self.calls = {layer.key: 0 for layer in self.layers}
         self._rows = rows
         self._expand = expand
+        self._most_bytes = most_bytes
         self._whole_graph = whole_graph
         self._taps: dict[str, Tap] = {}
         self._leaves: list[torch.Tensor] = []
@@ -120,7 +131,7 @@ class Capture:
         calls = self.calls[key]
         if calls:
             raise LayerError(f'"{key}" was called {calls} time(s) in this forward, counted from @0.')
-        raise LayerError(
+        raise NeverCalled(
             f'"{key}" was never called in this forward: it is unused for this input, its .forward is called directly, '
             "or a fused operation takes its place. Give a layer around it or beside it."
         )
@@ -172,6 +183,8 @@ class Capture:
             if len(copy) == self._rows * self._expand:
                 tap.activation = copy.detach()[:: self._expand]
             elif len(copy) == self._rows and not copy.requires_grad:
+                if self._most_bytes is not None and copy.nbytes * self._expand > self._most_bytes:
+                    raise TooLarge
                 copy = copy.repeat_interleave(self._expand, dim=0)
             else:
                 raise NotExpandable

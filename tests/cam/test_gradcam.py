@@ -319,9 +319,34 @@ def test_a_compiled_model_is_explained_through_its_original() -> None:
     assert torch.equal(GradCAM(compiled, "last")(inputs, 0).raw, GradCAM(model, "last")(inputs, 0).raw)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
 def test_a_scripted_model_is_refused_with_the_remedy() -> None:
     from camapp.errors import ModelError
 
     scripted = torch.jit.trace(Plain().eval(), torch.randn(1, 3, 16, 16))
     with pytest.raises(ModelError, match=r"Give the nn\.Module that it was made from"):
         GradCAM(scripted, "last")
+
+
+def test_a_layer_that_never_ran_names_layers_that_did() -> None:
+    with pytest.raises(LayerError, match=r'"unused" was never called .* Layers that ran: .*(one|two|relu|head)'):
+        GradCAM(Reused(), "unused")(torch.randn(1, 3, 8, 8), 0)
+
+
+def test_more_classes_than_memory_allows_at_once_give_the_same_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = Plain().eval(), torch.randn(2, 3, 16, 16)
+    classes = [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]
+    wanted = GradCAM(model, "last")(inputs, classes)
+    monkeypatch.setattr("camapp.cam.passes.MOST_REPEATED_BYTES", 1000)
+    result = GradCAM(model, "last")(inputs, classes)
+    torch.testing.assert_close(result.raw, wanted.raw, rtol=1e-5, atol=1e-7)
+
+
+def test_the_network_behind_the_layer_runs_once_for_all_classes() -> None:
+    model, inputs = Plain().eval(), torch.randn(2, 3, 16, 16)
+    rows: list[int] = []
+    model.head.register_forward_hook(lambda module, args, output: rows.append(len(output)))
+    trunk: list[int] = []
+    model.stem.register_forward_hook(lambda module, args, output: trunk.append(len(output)))
+    GradCAM(model, "last")(inputs, [[0, 1, 2], [2, 3, 4]])
+    assert (trunk, rows) == ([2], [6])
