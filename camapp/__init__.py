@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from camapp.version import VERSION
+
 if TYPE_CHECKING:
     from camapp.backbones.cards import ModelCard, list_cards
     from camapp.backbones.layers import LayerInfo, list_layers
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from camapp.explanation import Explanation
     from camapp.images.decode import Limits, Picture, decode
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Where each public name lives. Loaded at the first use: torch alone takes seconds to import.
 _HOMES = {

@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from camapp import __version__
 from camapp.errors import CamappError, DecodeError, WeightsError
+from camapp.version import VERSION
 
 if TYPE_CHECKING:
     from camapp.explanation import Explanation, SavedFiles
@@ -54,7 +54,7 @@ def main() -> None:
 
 def _print_version(asked: bool) -> None:
     if asked:
-        out.print(f"camapp {__version__}")
+        out.print(f"camapp {VERSION}")
         raise typer.Exit
 
 
@@ -79,6 +79,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a picture.")] = False,
     alpha: Annotated[float, typer.Option(help="Opacity of the heatmap, 0 to 1.")] = 0.5,
     colormap: Annotated[str, typer.Option(help="viridis, magma, inferno, cividis, gray, turbo or jet.")] = "viridis",
+    hide_below: Annotated[float, typer.Option(help="Show the picture where the map is below this, 0 to 1.")] = 0.0,
     fit: Annotated[str | None, typer.Option(help="crop, letterbox or stretch; the model's own way by default.")] = None,
     device: DeviceOption = "auto",
     models: ModelsOption = None,
@@ -93,7 +94,7 @@ def explain(
     from camapp.images.render import checked_paint
 
     # What can be wrong about the options is found before the first picture.
-    checked_paint(alpha, colormap)
+    checked_paint(alpha, colormap, hide_below)
     how = None if fit is None else checked_fit(fit)
     loaded = _load(model, models, device, random_weights)
     targets = [loaded.class_index(name) for name in target] if target else None
@@ -113,7 +114,7 @@ def explain(
             loaded, picture, targets=targets, top_k=top_k, method=method, layer=layer, fit=how
         )
         stem = unused_stem(safe_stem(picture.name), used)
-        saved = explanation.save(folder, stem=stem, alpha=alpha, colormap=colormap)
+        saved = explanation.save(folder, stem=stem, alpha=alpha, colormap=colormap, hide_below=hide_below)
         if as_json:
             print(json.dumps(_as_object(name, explanation, saved), ensure_ascii=False), flush=True)
         else:

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from camapp import __version__
 from camapp.errors import UsageError
 from camapp.files import safe_stem, write_atomically
 from camapp.images.decode import Picture
 from camapp.images.geometry import Geometry
 from camapp.images.render import heatmap_16bit, overlay, png_bytes, stamp
+from camapp.version import VERSION
 
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
 
@@ -111,23 +111,48 @@ class Explanation:
         y, x = np.unravel_index(int(heatmap.argmax()), heatmap.shape)
         return int(x), int(y)
 
-    def overlay(self, k: int = 0, *, alpha: float = 0.5, colormap: str = "viridis", frame: bool = True) -> Image.Image:
+    def overlay(
+        self,
+        k: int = 0,
+        *,
+        alpha: float = 0.5,
+        colormap: str = "viridis",
+        hide_below: float = 0.0,
+        frame: bool = True,
+    ) -> Image.Image:
         """The picture with the ``k``-th class's heatmap on it, at the picture's own size.
+
+        A blank map is not painted: the picture stays as it is, and ``reasons`` says why.
 
         Args:
             k: which of the explained classes.
             alpha: 0 shows only the picture, 1 only the heatmap.
             colormap: one of ``camapp.images.render.COLORMAPS``.
+            hide_below: leave the picture as it is where the map is below this value, 0-1.
             frame: outline what the model saw, where that is not the whole picture.
 
         Raises:
-            UsageError: no such class, alpha or colour map.
+            UsageError: no such class, alpha, threshold or colour map.
         """
-        painted = overlay(self.picture.rgb, self.heatmap(k), self.geometry, alpha=alpha, colormap=colormap, frame=frame)
+        painted = overlay(
+            self.picture.rgb,
+            self.heatmap(k),
+            self.geometry,
+            alpha=0.0 if self.reasons[k] else alpha,
+            colormap=colormap,
+            hide_below=hide_below,
+            frame=frame,
+        )
         return Image.fromarray(stamp(painted, RANDOM_WEIGHTS) if self.random_weights else painted)
 
     def save(
-        self, folder: str | os.PathLike[str], *, stem: str | None = None, alpha: float = 0.5, colormap: str = "viridis"
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        stem: str | None = None,
+        alpha: float = 0.5,
+        colormap: str = "viridis",
+        hide_below: float = 0.0,
     ) -> list[SavedFiles]:
         """Write overlay (PNG), heatmap (16-bit PNG, 1 = 65535) and values (.npy, float32) of each class, and one JSON.
 
@@ -136,6 +161,7 @@ class Explanation:
             stem: how the files' names begin; the picture's name by default.
             alpha: as in ``overlay``.
             colormap: as in ``overlay``.
+            hide_below: as in ``overlay``.
 
         Returns:
             The files, in the order of ``classes``; the JSON lies beside them as ``STEM.json``.
@@ -148,7 +174,8 @@ class Explanation:
             base = f"{stem}-{k + 1}-{safe_stem(explained.label)[:40]}"
             files = SavedFiles(folder / f"{base}.overlay.png", folder / f"{base}.heatmap.png", folder / f"{base}.npy")
             heatmap = self.heatmap(k)
-            write_atomically(files.overlay, png_bytes(np.asarray(self.overlay(k, alpha=alpha, colormap=colormap))))
+            painted = self.overlay(k, alpha=alpha, colormap=colormap, hide_below=hide_below)
+            write_atomically(files.overlay, png_bytes(np.asarray(painted)))
             write_atomically(files.heatmap, png_bytes(heatmap_16bit(heatmap)))
             write_atomically(files.values, _npy_bytes(heatmap))
             saved.append(files)
@@ -221,7 +248,7 @@ class Explanation:
 def versions() -> dict[str, str]:
     """The versions a result depends on."""
     names = ("torch", "torchvision", "timm", "pillow", "numpy")
-    return {"camapp": __version__, "python": platform.python_version(), **{name: version(name) for name in names}}
+    return {"camapp": VERSION, "python": platform.python_version(), **{name: version(name) for name in names}}
 
 
 def _prediction_dict(prediction: Prediction) -> dict[str, Any]:

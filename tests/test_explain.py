@@ -197,6 +197,7 @@ def test_a_blank_map_has_its_reason_and_no_peak(model: camapp.LoadedModel) -> No
     assert blank, "some class has no evidence at all in a black picture"
     for one in blank:
         assert not one.maps.any()
+        np.testing.assert_array_equal(np.asarray(one.overlay(alpha=1, frame=False)), black)
         facts = one.to_dict()["maps"][0]
         assert facts["peak"] is None
         assert facts["reason"] == one.reasons[0]

@@ -102,15 +102,15 @@ def _container_kind(data: bytes) -> str | None:
 def _not_a_picture(data: bytes) -> str:
     for what, signature in _FOREIGN.items():
         if re.match(signature, data, re.DOTALL):
-            return f"This is {what}, which camapp does not read. Save it as PNG or JPEG first (read are {READ})."
+            return f"This is {what}, which camapp does not read. Save it as PNG or JPEG first (camapp reads {READ})."
     head = data[:4096].lower().removeprefix(codecs.BOM_UTF8).lstrip()
     if re.match(rb"<!doctype html|<html", head):
         return "This is a web page, not a picture: perhaps an error page saved under its name. Download it again."
     if b"<svg" in head and head.startswith(b"<"):
         return "This is an SVG drawing, which camapp does not read. Export it as PNG first."
     if _is_text(data[:4096]):
-        return f"This is text, not a picture. Read are {READ}."
-    return f"This is not a picture that camapp knows. Read are {READ}; check the file, or save it as PNG."
+        return f"This is text, not a picture. camapp reads {READ}."
+    return f"This is not a picture that camapp knows (it reads {READ}). Check the file, or save it as PNG."
 
 
 def _is_text(head: bytes) -> bool:

@@ -38,10 +38,11 @@ def colors_of(colormap: str) -> np.ndarray:
     return np.ascontiguousarray(cv2.applyColorMap(column, code)[:, 0, ::-1])
 
 
-def checked_paint(alpha: float, colormap: str) -> None:
-    """Raise a UsageError for an alpha outside 0-1 or an unknown colour map."""
-    if not 0 <= alpha <= 1:
-        raise UsageError(f"alpha = {alpha} is not between 0 and 1.")
+def checked_paint(alpha: float, colormap: str, hide_below: float = 0.0) -> None:
+    """Raise a UsageError for an alpha or a threshold outside 0-1, or an unknown colour map."""
+    for name, value in (("alpha", alpha), ("hide_below", hide_below)):
+        if not 0 <= value <= 1:
+            raise UsageError(f"{name} = {value} is not between 0 and 1.")
     colors_of(colormap)
 
 
@@ -58,6 +59,7 @@ def overlay(
     *,
     alpha: float = 0.5,
     colormap: str = "viridis",
+    hide_below: float = 0.0,
     frame: bool = True,
 ) -> np.ndarray:
     """A heatmap laid over its picture.
@@ -68,21 +70,23 @@ def overlay(
         geometry: says which part the model saw; the rest of the picture is left as it is.
         alpha: 0 shows only the picture, 1 only the heatmap.
         colormap: one of ``COLORMAPS``.
+        hide_below: leave the picture as it is where the heatmap is below this value, 0-1.
         frame: outline what the model saw, where that is not all.
 
     Returns:
         (H, W, 3) uint8 RGB.
 
     Raises:
-        UsageError: sizes that differ, an alpha outside 0-1, an unknown colour map.
+        UsageError: sizes that differ, an alpha or threshold outside 0-1, an unknown colour map.
     """
     if rgb.shape[:2] != heatmap.shape:
         raise UsageError(f"A heatmap of {_size(heatmap)} does not lie on a picture of {_size(rgb)}.")
-    checked_paint(alpha, colormap)
+    checked_paint(alpha, colormap, hide_below)
     rows, columns = geometry.seen_pixels if geometry else (slice(None), slice(None))
     painted = np.array(rgb)
-    colors = colorize(heatmap[rows, columns], colormap)
-    painted[rows, columns] = cv2.addWeighted(np.ascontiguousarray(rgb[rows, columns]), 1 - alpha, colors, alpha, 0)
+    heat, seen = heatmap[rows, columns], np.ascontiguousarray(rgb[rows, columns])
+    mixed = cv2.addWeighted(seen, 1 - alpha, colorize(heat, colormap), alpha, 0)
+    painted[rows, columns] = np.where((heat < hide_below)[..., None], seen, mixed)
     if frame and geometry and not geometry.sees_all:
         _dashed_frame(painted, rows, columns)
     return painted

@@ -39,6 +39,13 @@ def test_an_overlay_is_the_weighted_mean_of_picture_and_colours() -> None:
     assert (rgb == 100).all()  # the picture itself is not painted on
 
 
+def test_below_the_threshold_the_picture_stays_as_it_is() -> None:
+    rgb = np.full((1, 4, 3), 90, np.uint8)
+    heatmap = np.array([[0.0, 0.49, 0.5, 1.0]], np.float32)
+    painted = overlay(rgb, heatmap, alpha=1, colormap="gray", hide_below=0.5)
+    np.testing.assert_array_equal(painted[0, :, 0], [90, 90, 128, 255])
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_the_ends_of_alpha_show_only_one_of_the_two(alpha: float) -> None:
     rng = np.random.default_rng(0)
@@ -79,6 +86,7 @@ def test_the_frame_lies_on_the_edge_of_what_was_seen_and_nowhere_else() -> None:
     [
         ({"alpha": 1.5}, r"alpha = 1\.5 is not between 0 and 1"),
         ({"alpha": float("nan")}, "alpha = nan"),
+        ({"hide_below": -0.1}, r"hide_below = -0\.1 is not between 0 and 1"),
         ({"colormap": "virdis"}, "Did you mean viridis"),
     ],
 )

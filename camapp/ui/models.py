@@ -1,0 +1,111 @@
+"""Which models the page offers, and the few that are loaded."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+import torch
+
+from camapp.backbones.cards import ModelCard, find_card, list_cards
+from camapp.backbones.layers import LayerInfo, list_layers
+from camapp.backbones.load import DEFAULT_MODEL, LoadedModel, load_model, read_labels
+from camapp.backbones.weights import locate, obtain
+from camapp.errors import ModelError, did_you_mean
+
+MOST_LOADED = 3
+
+# They pass on what the layer before them gave: in a list of layers to choose from they are only noise.
+_PASSING_ON = ("Identity", "Dropout")
+
+
+class ModelPool:
+    """The models whose weights are on this machine; the last few used stay loaded. Nothing is downloaded.
+
+    Args:
+        models: a folder of the user's own cards.
+        default: the model chosen at first.
+        random_weights: offer every model, with random weights.
+        device: as for ``load_model``.
+
+    Raises:
+        ModelError, WeightsError: the default model does not exist, or its weights are not here.
+    """
+
+    def __init__(
+        self,
+        models: str | Path | None = None,
+        default: str = DEFAULT_MODEL,
+        *,
+        random_weights: bool = False,
+        device: str = "auto",
+    ) -> None:
+        self.default = find_card(default, models).name
+        cards = list_cards(models)
+        if self.default not in {card.name for card in cards}:  # the path of a card in no folder
+            cards.insert(0, find_card(default))
+        self.random_weights = random_weights
+        self._cards = {card.name: card for card in cards if random_weights or locate(card).here}
+        self.missing = tuple(card for card in cards if card.name not in self._cards)
+        self._device = device
+        self._loaded: OrderedDict[str, tuple[LoadedModel, list[LayerInfo]]] = OrderedDict()
+        self._lock = threading.Lock()
+        if self.default not in self._cards:
+            obtain(next(card for card in cards if card.name == self.default), download=False)
+
+    @property
+    def cards(self) -> tuple[ModelCard, ...]:
+        """The cards of the models on offer."""
+        return tuple(self._cards.values())
+
+    def card(self, name: str) -> ModelCard:
+        """The card of a model on offer.
+
+        Raises:
+            ModelError: the page does not offer it.
+        """
+        if name not in self._cards:
+            raise ModelError(f'This page offers no model "{name}".{did_you_mean(name, self._cards)} {self._known()}')
+        return self._cards[name]
+
+    def load(self, name: str) -> LoadedModel:
+        """The model, loaded once and kept until ``MOST_LOADED`` others have been used since.
+
+        Raises:
+            ModelError, WeightsError: the page does not offer it, or it cannot be loaded.
+        """
+        return self._get(name)[0]
+
+    def is_loaded(self, name: str) -> bool:
+        """Whether the model is ready at once."""
+        return name in self._loaded
+
+    def layers(self, name: str) -> list[LayerInfo]:
+        """The layers of a model that have a map, deepest first."""
+        return self._get(name)[1]
+
+    def labels(self, name: str) -> tuple[str, ...]:
+        """The names of a model's classes, by index."""
+        return read_labels(self.card(name))
+
+    def _get(self, name: str) -> tuple[LoadedModel, list[LayerInfo]]:
+        card = self.card(name)
+        with self._lock:
+            if name not in self._loaded:
+                model = load_model(card, random_weights=self.random_weights, device=self._device, download=False)
+                while len(self._loaded) >= MOST_LOADED:
+                    self._loaded.popitem(last=False)
+                self._loaded[name] = (model, _layers_with_a_map(model))
+            self._loaded.move_to_end(name)
+            return self._loaded[name]
+
+    def _known(self) -> str:
+        return f"Models here: {', '.join(self._cards)}."
+
+
+def _layers_with_a_map(model: LoadedModel) -> list[LayerInfo]:
+    blank = torch.zeros(1, 3, *model.card.input.size, device=model.device)
+    listed = list_layers(model.module, blank, model.card.layer)
+    chosen = [layer for layer in listed if layer.grid and (layer.recommended or layer.kind not in _PASSING_ON)]
+    return chosen[::-1]

@@ -1,0 +1,96 @@
+"""The sample pictures: a strip of thumbnails, and a copy of each where the page may take it from."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from PIL import Image
+
+from camapp.errors import UsageError
+from camapp.resources import resource_folder
+from camapp.ui.environment import private_folder
+
+THUMBNAIL_SIDE = 144
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample picture: its file's name, what it is called, and what it shows."""
+
+    file: str
+    title: str
+    shows: str
+
+
+SAMPLES = (
+    Sample("chelsea.jpg", "Cat", "a tabby cat, close up"),
+    Sample("coffee.jpg", "Coffee", "a cup of espresso on a wooden table"),
+    Sample("astronaut.jpg", "Astronaut", "a smiling astronaut in an orange suit"),
+    Sample("rocket.jpg", "Rocket", "a rocket taking off at night"),
+)
+
+_CSS = """
+.samples { display: grid; grid-template-columns: repeat(4, minmax(0, 1fr)); gap: .5rem; }
+.samples button {
+  display: block; padding: 0; overflow: hidden; cursor: pointer; font: inherit; font-size: .8rem;
+  color: var(--body-text-color); background: var(--background-fill-secondary);
+  border: 1px solid var(--border-color-primary); border-radius: var(--radius-md);
+}
+.samples img { display: block; width: 100%; aspect-ratio: 4 / 3; object-fit: cover; margin: 0; }
+.samples span { display: block; padding: .2rem .25rem; text-align: center; }
+.samples button:hover { border-color: var(--color-accent); }
+.samples button:focus-visible { outline: 2px solid var(--color-accent); outline-offset: 2px; }
+"""
+_JS = """
+element.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-sample]");
+  if (button) trigger("pick", { sample: button.dataset.sample });
+});
+"""
+
+
+def sample_strip(**options: Any) -> gr.HTML:
+    """The component; a click on a thumbnail triggers ``pick`` with the file's name as ``sample``."""
+    buttons = "".join(_button(sample) for sample in SAMPLES)
+    strip = f'<div class="samples" role="group" aria-label="Sample pictures">{buttons}</div>'
+    return gr.HTML(html_template=strip, css_template=_CSS, js_on_load=_JS, apply_default_css=False, **options)
+
+
+def sample_path(file: str) -> str:
+    """Where the sample ``file`` lies among this process's own files, as an upload does.
+
+    Raises:
+        UsageError: there is no such sample.
+    """
+    if file not in {sample.file for sample in SAMPLES}:
+        raise UsageError(f"There is no sample picture {str(file)[:40]!r}.")
+    copy = private_folder() / "samples" / file
+    if not copy.is_file():
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(resource_folder("assets") / file, copy)
+    return str(copy)
+
+
+def _button(sample: Sample) -> str:
+    title, shows = html.escape(sample.title), html.escape(sample.shows)
+    thumbnail = _thumbnail(resource_folder("assets") / sample.file)
+    return (
+        f'<button type="button" data-sample="{sample.file}" title="{title}: {shows}">'
+        f'<img alt="" src="data:image/jpeg;base64,{thumbnail}"><span>{title}</span></button>'
+    )
+
+
+def _thumbnail(path: Path) -> str:
+    with Image.open(path) as picture:
+        small = picture.convert("RGB")
+    small.thumbnail((2 * THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=82)
+    return base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,199 @@
+// Runs as the body of a function of Gradio's: `element` is the component, `props.value` what view_of() made, and
+// watch() tells of a new value. Nothing here asks the server for anything.
+
+const part = (name) => element.querySelector(`.viewer-${name}`);
+const root = element.querySelector(".viewer");
+const canvas = part("canvas");
+const context = canvas.getContext("2d", { willReadFrequently: true });
+const knobs = { opacity: part("opacity"), threshold: part("threshold"), split: part("split"), colors: part("colors") };
+
+const colormaps = Object.fromEntries(
+  Object.entries(props.colormaps).map(([name, encoded]) => [name, Uint8Array.from(atob(encoded), (c) => c.charCodeAt(0))]),
+);
+for (const name of Object.keys(colormaps)) {
+  knobs.colors.add(new Option(name, name));
+}
+
+const invitation = { title: part("empty-title").textContent, text: part("empty-text").textContent };
+let view = null; // the value on show, with its pixels
+let cross = { x: 0, y: 0 };
+let waiting = false;
+
+async function pixelsOf(url, width, height) {
+  const image = new Image();
+  image.src = url;
+  await image.decode();
+  const sheet = document.createElement("canvas");
+  sheet.width = width;
+  sheet.height = height;
+  const ink = sheet.getContext("2d", { willReadFrequently: true });
+  ink.drawImage(image, 0, 0, width, height);
+  return ink.getImageData(0, 0, width, height).data;
+}
+
+async function show() {
+  const value = props.value;
+  if (!value || !value.picture) {
+    view = null;
+    root.dataset.state = "empty";
+    part("empty-title").textContent = value?.error ? "No heatmap" : invitation.title;
+    part("empty-text").textContent = value?.error ?? invitation.text;
+    canvas.setAttribute("aria-label", "No heatmap yet");
+    canvas.width = canvas.height = 1;
+    delete root.dataset.token;
+    return;
+  }
+  const [width, height] = value.size;
+  const [picture, heat] = await Promise.all([pixelsOf(value.picture, width, height), pixelsOf(value.heatmap, width, height)]);
+  if (props.value !== value) return; // a newer one came while this one was decoded
+  view = { ...value, width, height, picture, heat };
+  canvas.width = width;
+  canvas.height = height;
+  canvas.style.setProperty("--ratio", width / height);
+  cross = { x: value.peak[0], y: value.peak[1] };
+  canvas.setAttribute("aria-label", `Heatmap of ${value.label}. ${value.alternative} Arrow keys read its values.`);
+  part("words").textContent = value.alternative;
+  root.dataset.state = "result";
+  draw();
+  readOut(cross.x, cross.y);
+  root.dataset.token = value.token; // last: what is on show is this result
+}
+
+function draw() {
+  if (!view) return;
+  const { width, height, picture, heat, seen } = view;
+  const opacity = view.blank ? 0 : knobs.opacity.value / 100; // a blank map is told in words, not painted
+  const lowest = knobs.threshold.value * 2.55;
+  const split = Math.round((width * knobs.split.value) / 100);
+  const colors = colormaps[knobs.colors.value];
+  const sheet = context.createImageData(width, height);
+  const out = sheet.data;
+  out.set(picture);
+  for (let y = seen[1]; y < seen[3]; y++) {
+    for (let x = Math.max(seen[0], split); x < seen[2]; x++) {
+      const at = (y * width + x) * 4;
+      const level = heat[at];
+      if (level < lowest) continue;
+      for (let channel = 0; channel < 3; channel++) {
+        out[at + channel] = picture[at + channel] * (1 - opacity) + colors[level * 3 + channel] * opacity; // stored rounded
+      }
+    }
+  }
+  context.putImageData(sheet, 0, 0);
+  drawFrame();
+  drawCross();
+  drawLegend(colors);
+  part("opacity-value").textContent = `${knobs.opacity.value}%`;
+  part("threshold-value").textContent = (knobs.threshold.value / 100).toFixed(2);
+  part("split-value").textContent = `${knobs.split.value}%`;
+  linkDownloads();
+}
+
+function drawFrame() {
+  if (view.sees_all) return;
+  const [left, top, right, bottom] = view.seen;
+  const line = Math.max(1, Math.round(Math.min(view.width, view.height) / 250));
+  const box = [left + line / 2, top + line / 2, right - left - line, bottom - top - line];
+  context.lineWidth = line;
+  context.strokeStyle = "#000";
+  context.strokeRect(...box);
+  context.strokeStyle = "#fff";
+  context.setLineDash([6 * line, 6 * line]);
+  context.strokeRect(...box);
+  context.setLineDash([]);
+}
+
+function drawCross() {
+  if (document.activeElement !== canvas) return; // it belongs to the keyboard
+  const arm = Math.max(6, Math.round(Math.max(view.width, view.height) / 60));
+  const [x, y] = [cross.x + 0.5, cross.y + 0.5];
+  for (const [color, width] of [["#000", arm / 3], ["#fff", arm / 8]]) {
+    context.strokeStyle = color;
+    context.lineWidth = Math.max(1, width);
+    context.beginPath();
+    context.moveTo(x - arm, y);
+    context.lineTo(x + arm, y);
+    context.moveTo(x, y - arm);
+    context.lineTo(x, y + arm);
+    context.stroke();
+  }
+}
+
+function drawLegend(colors) {
+  const ink = part("legend").getContext("2d");
+  const ramp = ink.createImageData(256, 1);
+  for (let level = 0; level < 256; level++) {
+    ramp.data.set([colors[level * 3], colors[level * 3 + 1], colors[level * 3 + 2], 255], level * 4);
+  }
+  ink.putImageData(ramp, 0, 0);
+}
+
+function readOut(x, y) {
+  const [left, top, right, bottom] = view.seen;
+  const inside = x >= left && x < right && y >= top && y < bottom;
+  const value = inside ? (view.heat[(y * view.width + x) * 4] / 255).toFixed(2) : "not seen by the model";
+  const [acrossOriginal, downOriginal] = [(x * view.original[0]) / view.width, (y * view.original[1]) / view.height];
+  part("readout").textContent = `x ${Math.floor(acrossOriginal)}, y ${Math.floor(downOriginal)}: ${value}`;
+}
+
+function linkDownloads() {
+  const looks = new URLSearchParams({
+    opacity: knobs.opacity.value / 100,
+    colors: knobs.colors.value,
+    threshold: knobs.threshold.value / 100,
+  });
+  const base = `result/${view.token}`;
+  part("download-overlay").href = `${base}/overlay.png?${looks}`;
+  part("download-heatmap").href = `${base}/heatmap.png`;
+  part("download-values").href = `${base}/npy`;
+  part("download-summary").href = `${base}/json`;
+}
+
+function redraw() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => {
+    waiting = false;
+    draw();
+  });
+}
+
+function pixelUnder(event) {
+  const box = canvas.getBoundingClientRect();
+  const x = Math.floor(((event.clientX - box.left) * view.width) / box.width);
+  const y = Math.floor(((event.clientY - box.top) * view.height) / box.height);
+  return [Math.min(view.width - 1, Math.max(0, x)), Math.min(view.height - 1, Math.max(0, y))];
+}
+
+const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+canvas.addEventListener("pointermove", (event) => {
+  if (!view) return;
+  part("readout").removeAttribute("aria-live"); // a moving mouse must not make a screen reader chatter
+  readOut(...pixelUnder(event));
+});
+canvas.addEventListener("pointerdown", (event) => {
+  if (view) [cross.x, cross.y] = pixelUnder(event);
+});
+canvas.addEventListener("keydown", (event) => {
+  if (!view) return;
+  const step = STEPS[event.key];
+  if (step) {
+    const stride = event.shiftKey ? 10 : 1;
+    cross.x = Math.min(view.width - 1, Math.max(0, cross.x + step[0] * stride));
+    cross.y = Math.min(view.height - 1, Math.max(0, cross.y + step[1] * stride));
+  } else if (event.key === "Home") {
+    [cross.x, cross.y] = view.peak;
+  } else {
+    return;
+  }
+  event.preventDefault();
+  part("readout").setAttribute("aria-live", "polite");
+  readOut(cross.x, cross.y);
+  redraw();
+});
+for (const kind of ["focus", "blur"]) canvas.addEventListener(kind, redraw);
+for (const knob of Object.values(knobs)) knob.addEventListener("input", redraw);
+
+watch("value", show);
+show();
