@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -42,6 +43,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 def main() -> None:
     """Run the command line. Errors are one line; exit codes 1 failed, 2 usage, 3 some inputs failed, 130 Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not be Unicode, nor the terminal speak it
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="camapp")
     except CamappError as error:
@@ -100,7 +104,6 @@ def explain(
     targets = [loaded.class_index(name) for name in target] if target else None
     TopClasses(top_k)
     find_method(method)(loaded, layer)
-    folder.mkdir(parents=True, exist_ok=True)
     used: set[str] = set()
     failed = 0
     for name in _with_progress(pictures):
@@ -116,11 +119,12 @@ def explain(
         stem = unused_stem(safe_stem(picture.name), used)
         saved = explanation.save(folder, stem=stem, alpha=alpha, colormap=colormap, hide_below=hide_below)
         if as_json:
-            print(json.dumps(_as_object(name, explanation, saved), ensure_ascii=False), flush=True)
+            _print_object(_as_object(name, explanation, saved))
         else:
             _print_explanation(name, explanation, saved)
     if failed:
-        _complain(f"{failed} of {len(pictures)} pictures failed; the others are in {folder}")
+        rest = f"; the others are in {folder}" if failed < len(pictures) else ""
+        _complain(f"{failed} of {len(pictures)} pictures failed{rest}")
         raise typer.Exit(SOME_FAILED)
 
 
@@ -169,14 +173,11 @@ def list_layers_of(
     as_json: JsonOption = False,
 ) -> None:
     """List a model's layers with their shapes, and mark the one to explain by default."""
-    import torch
-
     from camapp.backbones.layers import list_layers
     from camapp.backbones.load import load_model
 
     loaded = load_model(model, random_weights=True, device="cpu", models=models)  # shapes need no weights
-    inputs = torch.zeros(1, 3, *loaded.card.preprocessing.size)
-    layers = [one for one in list_layers(loaded.module, inputs, loaded.card.layer) if one.grid or not maps]
+    layers = [one for one in list_layers(loaded) if one.grid or not maps]
     if as_json:
         print(json.dumps([vars(one) for one in layers], indent=2))
         return
@@ -225,7 +226,11 @@ def _load(model: str, models: Path | None, device: str, random_weights: bool) ->
 def _decode(name: str) -> Picture:
     from camapp.images.decode import decode
 
-    return decode(sys.stdin.buffer, name="stdin") if name == "-" else decode(name)
+    if name != "-":
+        return decode(name)
+    if sys.stdin is None:
+        raise DecodeError("Standard input is closed. Pipe a picture in, or name a file.")
+    return decode(sys.stdin.buffer, name="stdin")
 
 
 def _with_progress(names: list[str]) -> Iterator[str]:
@@ -273,7 +278,8 @@ def _print_explanation(name: str, explanation: Explanation, saved: list[SavedFil
     out.print(f"[bold]{escape(name)}[/]  {escape(likely)}")
     for k, (explained, files) in enumerate(zip(explanation.classes, saved, strict=True)):
         reason = explanation.reasons[k]
-        where = f"blank map, {reason}" if reason else "hottest at {}, {}".format(*explanation.peak(k))
+        peak = explanation.peak(k)
+        where = f"hottest at {peak[0]}, {peak[1]}" if peak else f"blank map, {reason}"
         out.print(f"  {escape(f'{explained.label}: {where}')}")
         out.print(f"    {escape(str(files.overlay))}")
     for note in explanation.notes:
@@ -282,8 +288,17 @@ def _print_explanation(name: str, explanation: Explanation, saved: list[SavedFil
 
 def _report_failure(name: str, error: DecodeError, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"input": name, "error": str(error)}, ensure_ascii=False), flush=True)
+        _print_object({"input": name, "error": str(error)})
     _complain(f"{name}: {error}")
+
+
+def _print_object(value: dict[str, Any]) -> None:
+    """One line of JSON, that any encoding of the terminal can take."""
+    print(json.dumps(value, ensure_ascii=not _speaks_unicode(), allow_nan=False), flush=True)
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def _table(*columns: str) -> Table:

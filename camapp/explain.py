@@ -26,7 +26,7 @@ def explain(
     model: str | LoadedModel,
     picture: PictureSource,
     *,
-    targets: ClassName | Sequence[ClassName] | None = None,
+    targets: ClassName | Sequence[ClassName] | TopClasses | None = None,
     top_k: int = 1,
     method: str = "gradcam",
     layer: str | None = None,
@@ -66,7 +66,8 @@ def explain(
     opened = _open(picture)
     start = time.perf_counter()
     inputs, geometry, notes = prepare(opened, loaded.card.preprocessing, fit)
-    result = engine(inputs, wanted)
+    with loaded.named_failures():
+        result = engine(inputs, wanted)
     maps, raw = result.maps[0].cpu().numpy(), result.raw[0].cpu().numpy()
     seconds = time.perf_counter() - start
     logits = result.logits[0].cpu()
@@ -98,13 +99,15 @@ def explain(
     )
 
 
-def _wanted(targets: ClassName | Sequence[ClassName] | None, top_k: int) -> Any:
+def _wanted(targets: Any, top_k: int) -> Any:
     """The engine's targets for one picture, always with an axis of K."""
     if targets is None:
         return TopClasses(top_k)
+    if isinstance(targets, TopClasses):
+        return targets
     if isinstance(targets, torch.Tensor | np.ndarray):
         targets = targets.tolist()
-    if isinstance(targets, str | int):
+    if not isinstance(targets, list | tuple):
         return [[targets]]
     if not targets:
         raise TargetError("targets is empty. Name one class or more, or leave it out for the likeliest.")

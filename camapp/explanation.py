@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from camapp.errors import UsageError
-from camapp.files import safe_stem, write_atomically
+from camapp.files import safe_name, safe_stem, write_atomically
 from camapp.images.decode import Picture
 from camapp.images.geometry import Geometry
 from camapp.images.render import heatmap_16bit, overlay, png_bytes, stamp
@@ -105,8 +105,10 @@ class Explanation:
         """The map of the ``k``-th class: (H, W) float32 in [0, 1], at the picture's own size and place."""
         return self.geometry.to_original(self.model_maps[self._checked(k)])
 
-    def peak(self, k: int = 0) -> tuple[int, int]:
-        """X and y of the hottest pixel of the picture."""
+    def peak(self, k: int = 0) -> tuple[int, int] | None:
+        """X and y of the hottest pixel of the picture; None for a blank map."""
+        if self.reasons[self._checked(k)]:
+            return None
         heatmap = self.heatmap(k)
         y, x = np.unravel_index(int(heatmap.argmax()), heatmap.shape)
         return int(x), int(y)
@@ -169,9 +171,11 @@ class Explanation:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         stem = safe_stem(self.picture.name) if stem is None else stem
+        if Path(stem).name != stem:
+            raise UsageError(f'stem="{stem}" is not a file name; give one without folders.')
         saved = []
         for k, explained in enumerate(self.classes):
-            base = f"{stem}-{k + 1}-{safe_stem(explained.label)[:40]}"
+            base = f"{stem}-{k + 1}-{safe_name(explained.label)[:40]}"
             files = SavedFiles(folder / f"{base}.overlay.png", folder / f"{base}.heatmap.png", folder / f"{base}.npy")
             heatmap = self.heatmap(k)
             painted = self.overlay(k, alpha=alpha, colormap=colormap, hide_below=hide_below)
@@ -197,11 +201,11 @@ class Explanation:
                 {
                     "target": explained.index,
                     "label": explained.label,
-                    "probability": explained.probability,
-                    "logit": explained.logit,
-                    "raw_range": [float(self.raw[k].min()), float(self.raw[k].max())],
+                    "probability": _finite(explained.probability),
+                    "logit": _finite(explained.logit),
+                    "raw_range": [_finite(self.raw[k].min()), _finite(self.raw[k].max())],
                     "raw_size": list(self.raw[k].shape),
-                    "peak": None if self.reasons[k] else list(self.peak(k)),
+                    "peak": list(peak) if (peak := self.peak(k)) else None,
                     "reason": self.reasons[k],
                     **({} if not saved else {name: path.name for name, path in vars(saved[k]).items()}),
                 }
@@ -252,7 +256,12 @@ def versions() -> dict[str, str]:
 
 
 def _prediction_dict(prediction: Prediction) -> dict[str, Any]:
-    return {"index": prediction.index, "label": prediction.label, "probability": prediction.probability}
+    return {"index": prediction.index, "label": prediction.label, "probability": _finite(prediction.probability)}
+
+
+def _finite(number: float) -> float | None:
+    """A number that JSON can hold: it has no NaN and no infinity."""
+    return float(number) if np.isfinite(number) else None
 
 
 def _npy_bytes(values: np.ndarray) -> bytes:

@@ -155,6 +155,44 @@ def test_wrong_options_end_in_one_line_and_exit_2_before_anything_is_written(
     assert not out.exists()
 
 
+@pytest.mark.parametrize("arguments", [["--top-k", "2000"], ["--layer", "classifier"]])
+def test_options_that_only_the_first_picture_shows_to_be_wrong_leave_no_folder_either(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    code, _, complaint = in_process(monkeypatch, capsys, "explain", ASSETS / "chelsea.jpg", "--out", out, *arguments)
+    assert code == 2
+    assert complaint.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such file names")
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_names_that_the_terminal_cannot_show_stop_nothing(encoding: str, tmp_path: Path) -> None:
+    for name in (b"\xff.jpg", "кот \N{CAT}.jpg".encode()):
+        (tmp_path / os.fsdecode(name)).write_bytes((ASSETS / "chelsea.jpg").read_bytes())
+    names = sorted(tmp_path.glob("*.jpg"))
+    done = run("explain", *names, "--json", "--out", tmp_path / "out", PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
+    objects = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["input"] for one in objects] == [str(name) for name in names]
+    plain = run("explain", *names, "--out", tmp_path / "out", PYTHONIOENCODING=encoding)
+    assert plain.returncode == 0, plain.stderr
+
+
+def test_closed_standard_input_is_a_failed_picture(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "camapp", "explain", "-", "--out", tmp_path],
+        preexec_fn=lambda: os.close(0),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "1 of 1 pictures failed\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_missing_weights_end_in_exit_1_and_say_which_file_to_place_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,7 +68,7 @@ def test_at_the_last_map_the_sum_of_the_raw_map_and_the_bias_is_the_logit(
     model: camapp.LoadedModel, cat: camapp.Explanation
 ) -> None:
     for k, one in enumerate(cat.classes):
-        bias = float(model.module.classifier.bias[one.index])  # type: ignore[union-attr, index]
+        bias = float(model.module.classifier.bias[one.index].detach())  # type: ignore[union-attr, index]
         assert cat.raw[k].astype(np.float64).sum() + bias == pytest.approx(one.logit, abs=2e-5)
 
 
@@ -111,6 +111,9 @@ def test_targets_by_name_prefix_index_and_several(model: camapp.LoadedModel) -> 
     assert indices("282") == [282]
     assert indices(["tabby", 285]) == [281, 285]
     assert indices(np.array([281, 285])) == [281, 285]
+    assert indices(np.int64(0)) == [0]
+    assert indices(torch.tensor(281)) == [281]
+    assert indices(camapp.TopClasses(2))[0] in CATS
 
 
 @pytest.mark.parametrize(
@@ -119,6 +122,9 @@ def test_targets_by_name_prefix_index_and_several(model: camapp.LoadedModel) -> 
         ({"targets": "tabi"}, TargetError, "tabby"),
         ({"targets": 1000}, TargetError, "1000"),
         ({"targets": []}, TargetError, "targets is empty"),
+        ({"targets": True}, TargetError, "True is not a class"),
+        ({"targets": 2.0}, TargetError, r"2\.0 is not a class"),
+        ({"targets": b"tabby"}, TargetError, "is not a class"),
         ({"top_k": 0}, TargetError, "top k = 0"),
         ({"top_k": 1001}, TargetError, "top 1001 classes"),
         ({"method": "gradcm"}, UsageError, "Did you mean gradcam"),
@@ -200,4 +206,53 @@ def test_a_blank_map_has_its_reason_and_no_peak(model: camapp.LoadedModel) -> No
         np.testing.assert_array_equal(np.asarray(one.overlay(alpha=1, frame=False)), black)
         facts = one.to_dict()["maps"][0]
         assert facts["peak"] is None
+        assert one.peak() is None
         assert facts["reason"] == one.reasons[0]
+
+
+def test_values_that_are_not_finite_give_valid_json(tmp_path: Path) -> None:
+    broken = camapp.load_model("efficientnet_lite0", random_weights=True, device="cpu")
+    with torch.no_grad():
+        broken.module.conv_stem.weight.fill_(float("nan"))  # type: ignore[union-attr, operator]
+    explanation = camapp.explain(broken, CHELSEA)
+    assert str(explanation.reasons[0]).startswith("not finite")
+    explanation.save(tmp_path)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    facts = json.loads((tmp_path / "chelsea.json").read_text(), parse_constant=refuse)
+    assert facts["maps"][0]["raw_range"] == [None, None]
+
+
+def test_the_default_device_of_the_caller_changes_nothing(model: camapp.LoadedModel, cat: camapp.Explanation) -> None:
+    with torch.device("meta"):
+        explanation = camapp.explain(model, CHELSEA)
+    np.testing.assert_array_equal(explanation.model_maps[0], camapp.explain(model, CHELSEA).model_maps[0])
+    assert explanation.classes[0].index == cat.classes[0].index
+
+
+def test_many_threads_may_save_under_one_name(cat: camapp.Explanation, tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: cat.save(tmp_path), range(24)))
+    assert len(list(tmp_path.iterdir())) == 7
+    np.testing.assert_array_equal(np.load(tmp_path / cat.save(tmp_path)[0].values.name), cat.maps[0])
+
+
+def test_a_stem_with_a_folder_is_refused(cat: camapp.Explanation, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a file name"):
+        cat.save(tmp_path / "in", stem="../out")
+    assert not list(tmp_path.rglob("*.png"))
+
+
+def test_a_card_that_does_not_fit_its_network_is_to_blame(tmp_path: Path) -> None:
+    text = (resource_folder("models") / "vit_b_16.toml").read_text()
+    assert "size = 224" in text
+    (tmp_path / "wrong.toml").write_text(text.replace("size = 224", "size = 256").replace('"vit_b_16"', '"wrong"'))
+    loaded = camapp.load_model(tmp_path / "wrong.toml", random_weights=True, device="cpu")
+    with pytest.raises(ModelError, match=r"wrong fails on its own input of 256x256: .* Check input\.size"):
+        camapp.explain(loaded, CHELSEA)
+    with pytest.raises(ModelError, match="wrong fails on its own input"):
+        camapp.list_layers(loaded)

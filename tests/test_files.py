@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camapp.files import LONGEST_STEM_BYTES, safe_stem, unused_stem, write_atomically
+from camapp.files import LONGEST_STEM_BYTES, safe_name, safe_stem, unused_stem, write_atomically
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,17 @@ from camapp.files import LONGEST_STEM_BYTES, safe_stem, unused_stem, write_atomi
         ("<img src=x>.png", "img_src_x"),
         ("...", "picture"),
         ("", "picture"),
+        ("cat", "cat"),
         (".hidden", "hidden"),
     ],
 )
 def test_stems_by_hand(name: str, stem: str) -> None:
     assert safe_stem(name) == stem
+
+
+def test_a_class_name_is_no_path() -> None:
+    assert safe_name("a/b") == "a_b"
+    assert safe_name("St. Bernard") == "St._Bernard"
 
 
 @given(st.text(max_size=400))

@@ -73,7 +73,7 @@ def read_card(path: str | Path) -> ModelCard:
     """
     path = Path(path).expanduser()
     try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+        fields = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ModelError(f"Cannot read the model card {path}: {error.strerror or error}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

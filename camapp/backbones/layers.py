@@ -10,7 +10,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from camapp.errors import LayerError
+from camapp.backbones.load import LoadedModel
+from camapp.errors import LayerError, UsageError
+from camapp.hooks.layers import unwrap
 from camapp.hooks.trace import Call, trace_calls
 
 # A token layer's leading tokens that are no patches: class, distillation and register tokens. No model has more.
@@ -67,7 +69,8 @@ class LayerInfo:
 def find_layout(model: nn.Module, layer: str, shape: Sequence[int], inputs: Sequence[int]) -> Layout:
     """How an output of ``shape`` lies in inputs of shape (B, 3, H, W).
 
-    A 4-D output is taken as channels-last where only that reading has the picture's aspect. The patch grid and the
+    A 4-D output is taken as channels-last where only that reading has the picture's aspect, and refused where neither
+    has, as an attention matrix. The patch grid and the
     number of prefix tokens come from the model's own facts, and from the token count alone where it states none.
 
     Raises:
@@ -82,109 +85,141 @@ def find_layout(model: nn.Module, layer: str, shape: Sequence[int], inputs: Sequ
     return layout
 
 
-def list_layers(model: nn.Module, inputs: torch.Tensor, recommended: str | None = None) -> list[LayerInfo]:
-    """Every layer of ``model``, with what it gives for ``inputs`` of shape (1, 3, H, W); found by one dry run."""
-    calls = trace_calls(model, inputs)
-    best = recommended or _recommend(model, calls, inputs)
-    last = {call.name: call for call in calls}
-    counts = {name: sum(call.name == name for call in calls) for name in last}
-    size = (inputs.shape[-2], inputs.shape[-1])
-    listed = []
-    for name, module in model.named_modules():
-        if not name:
-            continue
-        shape = last[name].outputs if name in last else None
-        layout = _layout(model, shape, size) if shape else None
-        listed.append(
-            LayerInfo(
-                name=name,
-                kind=type(module).__name__,
-                shape=shape[1:] if shape else None,
-                calls=counts.get(name, 0),
-                parameters=sum(parameter.numel() for parameter in module.parameters()),
-                grid=layout.grid if layout and layout.grid != (1, 1) else None,
-                recommended=name == best,
-            )
-        )
-    return listed
+def list_layers(model: nn.Module | LoadedModel, inputs: torch.Tensor | None = None) -> list[LayerInfo]:
+    """Every layer of a model, with what it gives for one picture; found by a dry run.
+
+    Args:
+        model: a network, or a ``LoadedModel``.
+        inputs: (1, C, H, W) or more rows, of which the first is run; a ``LoadedModel`` needs none.
+
+    Raises:
+        UsageError: a plain network without inputs.
+        ModelError: a network that cannot be hooked, or a ``LoadedModel`` that fails on its own input.
+    """
+    recommended = None
+    if isinstance(model, LoadedModel):
+        inputs = torch.zeros(1, 3, *model.card.input.size, device=model.device) if inputs is None else inputs
+        recommended = model.card.layer
+        with model.named_failures():
+            calls = trace_calls(model.module, inputs[:1])
+        network = model.module
+    elif inputs is None:
+        raise UsageError("A plain nn.Module does not say how large its pictures are: give inputs, such as one picture.")
+    else:
+        network = unwrap(model)
+        calls = trace_calls(network, inputs[:1])
+    best = recommended or _recommend(network, calls, (inputs.shape[-2], inputs.shape[-1]))
+    return [_info(name, module, network, calls, inputs, best) for name, module in network.named_modules() if name]
 
 
-_recommended: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+def _info(
+    name: str, module: nn.Module, model: nn.Module, calls: list[Call], inputs: torch.Tensor, best: str | None
+) -> LayerInfo:
+    shapes = [call.outputs for call in calls if call.name == name]
+    shape = shapes[-1] if shapes else None
+    layout = _map_layout(model, shape, (inputs.shape[-2], inputs.shape[-1]))
+    return LayerInfo(
+        name=name,
+        kind=type(module).__name__,
+        shape=shape[1:] if shape else None,
+        calls=len(shapes),
+        parameters=sum(parameter.numel() for parameter in module.parameters()),
+        grid=layout.grid if layout else None,
+        recommended=name == best,
+    )
+
+
+# By model and input size: at another size another layer may be the last with a map.
+_recommended: WeakKeyDictionary[nn.Module, dict[tuple[int, int], str]] = WeakKeyDictionary()
 
 
 def recommended_layer(model: nn.Module, inputs: torch.Tensor) -> str:
-    """The layer to explain when none is named, found by one dry run and remembered for the model.
+    """The layer to explain when none is named, found by one dry run and remembered.
 
-    For networks that pool a map at their end: the last map before the pooling. For transformers with a class token,
-    whose last patch tokens do not reach the output: the normalisation before the last attention.
+    For networks that pool a map or patch tokens at their end: the last map before the pooling. For transformers with a
+    class token, whose last patch tokens do not reach the output: the normalisation before the last attention.
 
     Raises:
         LayerError: no layer gives a map.
     """
-    if model not in _recommended:
-        best = _recommend(model, trace_calls(model, inputs[:1]), inputs)
+    size = (inputs.shape[-2], inputs.shape[-1])
+    known = _recommended.setdefault(model, {})
+    if size not in known or known[size] not in dict(model.named_modules()):
+        best = _recommend(model, trace_calls(model, inputs[:1]), size)
         if best is None:
             raise LayerError(f"No layer of this {type(model).__name__} gives a map. Name a layer with layer=...")
-        _recommended[model] = best
-    return _recommended[model]
+        known[size] = best
+    return known[size]
 
 
-def _recommend(model: nn.Module, calls: list[Call], inputs: torch.Tensor) -> str | None:
-    size = (inputs.shape[-2], inputs.shape[-1])
-    attention = _norm_before_last_attention(model, calls, size)
-    if attention:
-        return attention
+def _recommend(model: nn.Module, calls: list[Call], size: tuple[int, int]) -> str | None:
+    attentions = {name for name, module in model.named_modules() if _is_attention(name, module)}
     for call in reversed(calls):
-        if isinstance(call.module, nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d) or call.outputs is None:
+        layout = _map_layout(model, call.outputs, size)
+        pools = isinstance(call.module, nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d)
+        if layout is None or pools or any(call.name.startswith(f"{name}.") for name in attentions):
             continue
-        layout = _layout(model, call.outputs, size)
-        if layout and layout.grid != (1, 1) and layout.kind != "NLC":
-            return call.name
+        if layout.kind == "NLC" and layout.prefix:
+            return _norm_before_last_attention(model, calls, size) or call.name
+        return call.name
     return None
 
 
 def _norm_before_last_attention(model: nn.Module, calls: list[Call], size: tuple[int, int]) -> str | None:
-    """For token models: the normalisation that feeds the last attention; None for models that pool a map."""
     last_norm: str | None = None
     best: str | None = None
     for call in calls:
-        if call.outputs is None or not _is_tokens(model, call.outputs, size):
+        layout = _map_layout(model, call.outputs, size)
+        if layout is None or layout.kind != "NLC":
             continue
         if "norm" in type(call.module).__name__.lower():
             last_norm = call.name
-        elif "attention" in type(call.module).__name__.lower() and last_norm:
+        elif _is_attention(call.name, call.module) and last_norm:
             best = last_norm
     return best
 
 
-def _is_tokens(model: nn.Module, shape: tuple[int, ...], size: tuple[int, int]) -> bool:
-    layout = _layout(model, shape, size)
-    return layout is not None and layout.kind == "NLC"
+def _is_attention(name: str, module: nn.Module) -> bool:
+    return "attention" in type(module).__name__.lower() or name.rpartition(".")[2] in ("attn", "attention")
+
+
+def _map_layout(model: nn.Module, shape: tuple[int, ...] | None, size: tuple[int, int]) -> Layout | None:
+    """The layout of what a layer gave for one picture, where it is a map of more than one place."""
+    layout = _layout(model, shape, size) if shape and shape[0] == 1 else None
+    return layout if layout and layout.grid != (1, 1) else None
 
 
 def _layout(model: nn.Module, shape: tuple[int, ...], size: tuple[int, int]) -> Layout | None:
-    if len(shape) == 4:
-        first, last = (shape[2], shape[3]), (shape[1], shape[2])
-        if not _covers(first, size) and _covers(last, size):
-            return Layout("NHWC", last)
-        return Layout("NCHW", first)
     if len(shape) == 3:
         return _token_layout(model, shape[1], size)
-    return None
+    if len(shape) != 4:
+        return None
+    first, last = (shape[2], shape[3]), (shape[1], shape[2])
+    if _covers(first, size) and not _is_attention_matrix(model, first, size):
+        return Layout("NCHW", first)
+    return Layout("NHWC", last) if _covers(last, size) else None
 
 
 def _covers(grid: tuple[int, int], size: tuple[int, int]) -> bool:
     """Whether a grid has the picture's aspect, up to the rounding of its own cells."""
-    stride = size[0] / grid[0], size[1] / grid[1]
-    return min(stride) >= 1 and all(abs(size[i] / max(stride) - grid[i]) <= 1 for i in (0, 1))
+    stride = max(size[0] / grid[0], size[1] / grid[1])
+    return all(abs(size[axis] / stride - grid[axis]) <= 1 for axis in (0, 1))
+
+
+def _is_attention_matrix(model: nn.Module, grid: tuple[int, int], size: tuple[int, int]) -> bool:
+    """Whether a square of tokens by tokens only looks like a map of a square picture."""
+    patches = _patch_grid(model, size)
+    if patches is None or grid[0] != grid[1]:
+        return False
+    return grid[0] - patches[0] * patches[1] in {0, 1, 2, _prefix_tokens(model)}
 
 
 def _token_layout(model: nn.Module, tokens: int, size: tuple[int, int]) -> Layout | None:
-    patch = _patch_size(model)
-    if patch:
-        grid = (size[0] // patch[0], size[1] // patch[1])
-        prefix = tokens - grid[0] * grid[1]
-        return Layout("NLC", grid, prefix) if 0 <= prefix <= MOST_PREFIX_TOKENS else None
+    grid = _patch_grid(model, size)
+    if grid:
+        prefix, stated = tokens - grid[0] * grid[1], _prefix_tokens(model)
+        fits = 0 <= prefix <= MOST_PREFIX_TOKENS if stated is None else prefix in (0, stated)
+        return Layout("NLC", grid, prefix) if fits else None
     for prefix in range(3):  # none, a class token, a class and a distillation token
         found = _grid_of(tokens - prefix, size)
         if found:
@@ -201,12 +236,23 @@ def _grid_of(patches: int, size: tuple[int, int]) -> tuple[int, int] | None:
     return None
 
 
-def _patch_size(model: nn.Module) -> tuple[int, int] | None:
-    """The model's own word for its patch size: timm's, torchvision's, or a Hugging Face config's."""
-    for owner in (getattr(model, "patch_embed", None), model, getattr(model, "config", None)):
+def _patch_grid(model: nn.Module, size: tuple[int, int]) -> tuple[int, int] | None:
+    """Rows and columns of the patches, by the model's own word: timm's, torchvision's, or a Hugging Face config's."""
+    embedding = getattr(model, "patch_embed", None)
+    feat_size = getattr(embedding, "dynamic_feat_size", None)
+    if callable(feat_size):  # timm: knows whether the picture is padded to whole patches
+        rows, columns = feat_size(size)
+        return rows, columns
+    for owner in (embedding, model, getattr(model, "config", None)):
         patch: Any = getattr(owner, "patch_size", None)
         if isinstance(patch, int):
-            return patch, patch
+            return size[0] // patch, size[1] // patch
         if isinstance(patch, tuple | list) and len(patch) == 2 and all(isinstance(side, int) for side in patch):
-            return patch[0], patch[1]
+            return size[0] // patch[0], size[1] // patch[1]
     return None
+
+
+def _prefix_tokens(model: nn.Module) -> int | None:
+    """The tokens in front of the patches, where the model states their number (timm)."""
+    stated = getattr(model, "num_prefix_tokens", None)
+    return stated if isinstance(stated, int) else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import operator
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from torch import nn
 
 from camapp.backbones.cards import ModelCard, find_card
 from camapp.backbones.weights import Weights, load_weights, obtain
-from camapp.errors import ModelError, TargetError, UsageError, closest, did_you_mean
+from camapp.errors import CamappError, ModelError, TargetError, UsageError, closest, did_you_mean
 from camapp.images.decode import Picture
 from camapp.images.geometry import Fit, Geometry, prepare
 
@@ -62,6 +64,25 @@ class LoadedModel:
         tensor, geometry, notes = prepare(picture, self.card.preprocessing, fit)
         return tensor.to(self.device), geometry, notes
 
+    @contextmanager
+    def named_failures(self) -> Iterator[None]:
+        """Say which card is to blame where the network fails on the card's own input.
+
+        Raises:
+            ModelError: in place of what the network raised, but for a lack of memory.
+        """
+        try:
+            yield
+        except (CamappError, torch.OutOfMemoryError):
+            raise
+        except (RuntimeError, AssertionError, ValueError, IndexError, TypeError) as error:
+            size = "x".join(map(str, self.card.input.size))
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ModelError(
+                f"{self.name} fails on its own input of {size}: {reason} "
+                f"Check input.size and architecture in its card{f' {self.card.path}' if self.card.path else ''}."
+            ) from error
+
     def label(self, index: int) -> str:
         """The name of the class ``index``.
 
@@ -101,6 +122,8 @@ class LoadedModel:
 
     def _in_range(self, index: int) -> int:
         try:
+            if isinstance(index, bool):
+                raise TypeError
             index = operator.index(index)
         except TypeError:
             raise TargetError(f"{index!r} is not a class; give a name or an index, {self._range}.") from None

@@ -11,7 +11,7 @@ from torch import nn
 
 from camapp.backbones.layers import find_layout, recommended_layer
 from camapp.backbones.load import LoadedModel
-from camapp.cam.passes import Passes, Read, Shot
+from camapp.cam.passes import Passes, Read, Shot, mixes_rows
 from camapp.cam.result import CamResult, blank_reasons, normalised_maps
 from camapp.cam.targets import Plan, Targets, plan_targets
 from camapp.errors import UsageError
@@ -111,8 +111,13 @@ class GradientMethod(ABC):
             logits=logits,
             layer=layer,
             method=self.name,
-            notes=self._repeated(layer, shot.calls),
+            notes=(*self._repeated(layer, shot.calls), *self._mixed(rows)),
         )
+
+    def _mixed(self, rows: int) -> tuple[str, ...]:
+        if rows == 1 or not mixes_rows(self._model):
+            return ()
+        return ("a BatchNorm without running statistics: each map depends on the pictures beside it; give them singly",)
 
     def _repeated(self, layer: str, calls: int) -> tuple[str, ...]:
         """Say that a layer which ran several times, and of which no call was named, is explained at its last."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from camapp.cam.targets import Plan, class_logits
 from camapp.errors import LayerError, closest
@@ -52,7 +53,7 @@ class Passes:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._repeats = True
+        self._repeats = not mixes_rows(model)
 
     def shoot(self, inputs: torch.Tensor, layer: str, plan: Plan, read: Read) -> Shot:
         """One pass with the graph cut at the layer; where the model undoes that, one more with the whole graph.
@@ -90,7 +91,7 @@ class Passes:
         )
         try:
             with capture:
-                output = self._model(inputs)
+                output = self._model(inputs.clone())  # a model may change its input in place
             wide = class_logits(output, rows * per_row)
             tap = capture[layer]
         except (RuntimeError, ValueError, IndexError, AssertionError, TypeError, LookupError) as error:
@@ -112,11 +113,16 @@ class Passes:
         per_row = plan.per_row
         capture = Capture(self._model, [layer], whole_graph=whole_graph)
         with capture:
-            output = self._model(inputs)
+            output = self._model(inputs.clone())
         try:
             tap = capture[layer]
         except NeverCalled as error:
             raise LayerError(f"{error}{self._that_ran(inputs, layer)}") from error
+        if tap.activation.dim() == 0 or len(tap.activation) != len(inputs):
+            raise LayerError(
+                f'"{layer}" gives an output of shape {tuple(tap.activation.shape)} for a batch of {len(inputs)}: its '
+                "first axis is not the batch, so no row belongs to a picture. Give another layer."
+            )
         logits = class_logits(output, len(inputs))
         targets = plan.choose(logits.detach())
         maps = []
@@ -133,6 +139,11 @@ class Passes:
         beside = [name for name in ran if parent and (name == parent or name.startswith(f"{parent}."))]
         near = [*closest(layer, ran), *beside][:4] or ran[-4:]
         return f" Layers that ran: {', '.join(dict.fromkeys(near))}."
+
+
+def mixes_rows(model: nn.Module) -> bool:
+    """Whether the rows of a batch depend on each other: a BatchNorm without running statistics uses the batch's own."""
+    return any(isinstance(module, _BatchNorm) and module.running_mean is None for module in model.modules())
 
 
 def _gradient(tap: Tap) -> torch.Tensor:

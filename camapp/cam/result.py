@@ -56,7 +56,9 @@ def normalised_maps(raw: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
         (N, H, W); all zero where a map is flat or not finite.
     """
     positive = raw.relu()[:, None]
-    resized = F.interpolate(positive, size=size, mode="bilinear", align_corners=False)[:, 0]
+    # A map larger than the input is averaged, or points of evidence would fall between the samples.
+    shrinks = raw.shape[1] > size[0] or raw.shape[2] > size[1]
+    resized = F.interpolate(positive, size=size, mode="bilinear", align_corners=False, antialias=shrinks)[:, 0]
     low = resized.amin(dim=(1, 2), keepdim=True)
     high = resized.amax(dim=(1, 2), keepdim=True)
     shows = high - low > FLAT * high

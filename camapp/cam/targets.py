@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -23,8 +24,10 @@ class TopClasses:
     k: int = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+        k = whole_number(self.k)
+        if k is None or k < 1:
             raise TargetError(f"top k = {self.k!r} is not a positive whole number of classes.")
+        object.__setattr__(self, "k", k)
 
 
 ClassName: TypeAlias = int | str
@@ -102,13 +105,24 @@ def plan_targets(targets: Targets | None, rows: int, class_index: ClassIndex | N
     return Plan(len(given[0]), False, tuple(tuple(read(one) for one in row) for row in given))
 
 
+def whole_number(given: Any) -> int | None:
+    """A whole number of any library (int, NumPy, torch) as an int; None for anything else, booleans too."""
+    if isinstance(given, bool | np.bool_) or (isinstance(given, torch.Tensor) and given.dtype == torch.bool):
+        return None
+    try:
+        return operator.index(given)
+    except (TypeError, ValueError):
+        return None
+
+
 def _plain_index(given: Any) -> int:
-    if isinstance(given, bool) or not isinstance(given, int | np.integer):
+    index = whole_number(given)
+    if index is None:
         what = f'"{given}"' if isinstance(given, str) else repr(given)
         raise TargetError(
             f"{what} is not a class index. A plain nn.Module has no class names: give whole numbers from 0."
         )
-    return int(given)
+    return index
 
 
 def class_logits(output: Any, rows: int) -> torch.Tensor:

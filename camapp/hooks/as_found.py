@@ -2,43 +2,99 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
-
-_locks: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
-_locks_lock = threading.Lock()
-
-
-def model_lock(model: nn.Module) -> threading.RLock:
-    """The one lock of ``model``: engines on the same model take turns, also across threads."""
-    with _locks_lock:
-        return _locks.setdefault(model, threading.RLock())
 
 
 @contextmanager
 def as_found(model: nn.Module) -> Iterator[None]:
     """Hold ``model`` still for an explanation, and put everything back afterwards.
 
-    Inside, every module predicts (``training`` is False), grad mode is on and inference mode off, whatever the
-    caller's. Afterwards, also when the body raises or is interrupted, training flags per module, buffers, random state
-    and grad mode are what they were. Parameters, their ``requires_grad`` and their ``.grad`` are not touched at all.
+    Inside, every module predicts (``training`` is False) and runs eagerly, grad mode is on and inference mode off,
+    whatever the caller's. Afterwards, also when the body raises or is interrupted, training flags per module, buffers,
+    random state and grad mode are what they were. Parameters, their ``requires_grad`` and their ``.grad`` are not
+    touched at all.
+
+    Models that share a module take turns, also across threads.
     """
-    with model_lock(model):
-        flags = [(module, module.training) for module in model.modules()]
-        buffers = _Buffers(model)
+    with _in_turn(model), _one_deeper():
+        modules = list(model.modules())
+        flags = [(module, module.training) for module in modules]
+        compiled = [
+            (module, module._compiled_call_impl) for module in modules if module._compiled_call_impl is not None
+        ]
+        buffers = _Buffers(modules)
         try:
             # The flags are set one by one: a model's own train() may do more (merge weights, say) than set flags.
-            _set_training((module, False) for module, _ in flags)
+            _set_training((module, False) for module in modules)
+            for module, _ in compiled:  # of model.compile(): it skips hooks added after its first call silently
+                module._compiled_call_impl = None
             with torch.inference_mode(False), torch.enable_grad(), _random_state(model), _unfused_attention():
                 yield
         finally:
+            for module, implementation in compiled:
+                module._compiled_call_impl = implementation
             _set_training(flags)
             buffers.restore()
+
+
+class _Depth(threading.local):
+    """How many ``as_found`` this thread is inside of."""
+
+    value = 0
+
+
+_depth = _Depth()
+
+
+def depth() -> int:
+    """How many ``as_found`` this thread is inside of: tells a forward from one that runs within it."""
+    return _depth.value
+
+
+@contextmanager
+def _one_deeper() -> Iterator[None]:
+    _depth.value += 1
+    try:
+        yield
+    finally:
+        _depth.value -= 1
+
+
+class _Lock:
+    """A lock that one thread may take several times, with a number: all threads take several locks in its order."""
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self.number = next(self._numbers)
+        self.lock = threading.RLock()
+
+
+_locks: WeakKeyDictionary[nn.Module, _Lock] = WeakKeyDictionary()
+_registry = threading.Lock()
+
+
+@contextmanager
+def _in_turn(model: nn.Module) -> Iterator[None]:
+    """Hold the locks of all modules of ``model``. Each model has one lock, unless it shares modules with others."""
+    modules = list(model.modules())
+    with _registry:
+        held = {lock.number: lock for module in modules if (lock := _locks.get(module)) is not None}
+        own = held[min(held)] if held else _Lock()
+        held[own.number] = own
+        for module in modules:
+            _locks.setdefault(module, own)
+    with ExitStack() as stack:
+        for number in sorted(held):
+            stack.enter_context(held[number].lock)
+        yield
 
 
 def _set_training(flags: Iterable[tuple[nn.Module, bool]]) -> None:
@@ -49,23 +105,26 @@ def _set_training(flags: Iterable[tuple[nn.Module, bool]]) -> None:
 
 
 class _Buffers:
-    """The buffers of a model as they were: which tensors they are, and what is in them."""
+    """The buffers of modules as they were: which tensors they are, and what is in them."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self._kept = [
-            (module, name, buffer, buffer.detach().clone())
-            for module in model.modules()
-            for name, buffer in module._buffers.items()
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self._names = [(module, dict(module._buffers)) for module in modules]
+        self._values = [
+            (buffer, buffer.detach().clone())
+            for _, named in self._names
+            for buffer in named.values()
             if buffer is not None
         ]
 
     def restore(self) -> None:
         """Write back only what changed: a needless write would spoil a graph of the caller's that saved the buffer."""
-        for module, name, buffer, _ in self._kept:
-            if module._buffers.get(name) is not buffer:
-                module._buffers[name] = buffer
-        changed = _differ([(buffer, value) for _, _, buffer, value in self._kept])
-        for (_, _, buffer, value), differs in zip(self._kept, changed, strict=True):
+        for module, named in self._names:
+            if module._buffers.keys() != named.keys() or any(
+                module._buffers[name] is not named[name] for name in named
+            ):
+                module._buffers.clear()  # buffers that were None or not there at all go again
+                module._buffers.update(named)
+        for (buffer, value), differs in zip(self._values, _differ(self._values), strict=True):
             if differs:
                 with torch.no_grad(), torch.inference_mode(buffer.is_inference()):
                     buffer.copy_(value)
@@ -103,7 +162,7 @@ def _random_state(model: nn.Module) -> Iterator[None]:
                 torch.cuda.set_rng_state(state, device)
 
 
-_unfused_depth = 0
+_unfused_count = 0
 _fastpath_as_found = True
 
 
@@ -114,16 +173,16 @@ def _unfused_attention() -> Iterator[None]:
     torch 2.14 takes that path wherever no gradient is recorded. The switch is global: it goes back when the last of
     several threads leaves.
     """
-    global _unfused_depth, _fastpath_as_found
-    with _locks_lock:
-        if _unfused_depth == 0:
+    global _unfused_count, _fastpath_as_found
+    with _registry:
+        if _unfused_count == 0:
             _fastpath_as_found = torch.backends.mha.get_fastpath_enabled()
             torch.backends.mha.set_fastpath_enabled(False)
-        _unfused_depth += 1
+        _unfused_count += 1
     try:
         yield
     finally:
-        with _locks_lock:
-            _unfused_depth -= 1
-            if _unfused_depth == 0:
+        with _registry:
+            _unfused_count -= 1
+            if _unfused_count == 0:
                 torch.backends.mha.set_fastpath_enabled(_fastpath_as_found)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from camapp.errors import LayerError
+from camapp.hooks.as_found import depth
 from camapp.hooks.layers import Layer, find_layers
 from camapp.hooks.manager import HookManager
 
@@ -60,8 +61,8 @@ class Capture:
     before it runs as in plain inference, and the parameters' ``requires_grad`` stays as it is (torch chooses kernels by
     it, so that switching it off would change the last digits).
 
-    The hooks live only inside the ``with`` block, fire only for the thread that opened it, and are removed on errors
-    too; ``backward`` works after the block.
+    The hooks live only inside the ``with`` block, heed only forwards of the thread that opened it (and no forward of
+    another explanation nested in that one), and are removed on errors too; ``backward`` works after the block.
 
     Args:
         model: the model that holds the layers.
@@ -103,11 +104,11 @@ class Capture:
         self._taps: dict[str, Tap] = {}
         self._leaves: list[torch.Tensor] = []
         self._hooks = HookManager()
-        self._thread = 0
+        self._thread, self._depth = 0, 0
         self._grad_mode = True
 
     def __enter__(self) -> Capture:
-        self._thread = threading.get_ident()
+        self._thread, self._depth = threading.get_ident(), depth()
         self._grad_mode = torch.is_grad_enabled()
         for layer in self.layers:
             self._hooks.forward(layer.module, self._on_forward(layer))
@@ -163,7 +164,7 @@ class Capture:
         """The forward hook that taps ``layer``."""
 
         def on_forward(module: nn.Module, args: Any, output: Any) -> Any:
-            if threading.get_ident() != self._thread:
+            if threading.get_ident() != self._thread or depth() != self._depth:
                 return None
             call = self.calls[layer.key]
             self.calls[layer.key] += 1

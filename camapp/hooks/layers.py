@@ -75,6 +75,11 @@ def unwrap(model: nn.Module) -> nn.Module:
         return unwrap(original)
     if isinstance(model, torch.jit.ScriptModule):
         raise ModelError("A scripted or traced model runs without hooks. Give the nn.Module that it was made from.")
+    if any(parameter.is_inference() for parameter in model.parameters()):
+        raise ModelError(
+            "This model was built under torch.inference_mode(), so that autograd cannot use its parameters. Build "
+            "or load it outside of that."
+        )
     return model
 
 

@@ -37,7 +37,7 @@ def trace_calls(model: nn.Module, inputs: torch.Tensor) -> list[Call]:
         for name, module in model.named_modules():
             if name:
                 hooks.forward(module, _recorder(name, calls))
-        model(inputs)
+        model(inputs.clone())  # a model may change its input in place
     return calls
 
 

@@ -150,8 +150,8 @@ def prepare(picture: Picture, how: Preprocessing, fit: Fit | None = None) -> tup
     place = {"crop": _crop, "letterbox": _letterbox, "stretch": _stretch}[checked_fit(fit)]
     pixels, geometry = place(image, how)
     tensor = torch.from_numpy(pixels).permute(2, 0, 1).float().div_(255)
-    mean = torch.tensor(how.mean).view(3, 1, 1)
-    std = torch.tensor(how.std).view(3, 1, 1)
+    mean = torch.tensor(how.mean, device="cpu").view(3, 1, 1)
+    std = torch.tensor(how.std, device="cpu").view(3, 1, 1)
     return tensor.sub_(mean).div_(std).unsqueeze(0).contiguous(), geometry, notes
 
 

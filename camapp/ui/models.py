@@ -6,8 +6,6 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-import torch
-
 from camapp.backbones.cards import ModelCard, find_card, list_cards
 from camapp.backbones.layers import LayerInfo, list_layers
 from camapp.backbones.load import DEFAULT_MODEL, LoadedModel, load_model, read_labels
@@ -105,7 +103,6 @@ class ModelPool:
 
 
 def _layers_with_a_map(model: LoadedModel) -> list[LayerInfo]:
-    blank = torch.zeros(1, 3, *model.card.input.size, device=model.device)
-    listed = list_layers(model.module, blank, model.card.layer)
+    listed = list_layers(model)
     chosen = [layer for layer in listed if layer.grid and (layer.recommended or layer.kind not in _PASSING_ON)]
     return chosen[::-1]

@@ -106,3 +106,57 @@ def test_listing_leaves_no_hook_and_moves_no_flag() -> None:
     list_layers(model, torch.zeros(1, 3, 8, 8))
     assert model.training
     assert not any(module._forward_hooks for module in model.modules())
+
+
+class Attentive(nn.Module):
+    """Patch tokens, and an attention matrix that looks like a map of a square picture."""
+
+    def __init__(self, patch: int = 16) -> None:
+        super().__init__()
+        self.patch_size = patch
+
+
+@pytest.mark.parametrize("side", [196, 197, 198])
+def test_an_attention_matrix_is_no_map(side: int) -> None:
+    with pytest.raises(LayerError, match="no place in a picture"):
+        find_layout(Attentive(), "attn_drop", (1, 4, side, side), (1, 3, 224, 224))
+
+
+@pytest.mark.parametrize("shape", [(1, 196, 64, 3), (1, 3, 197, 64), (1, 50, 19, 8), (1, 4, 256, 64)])
+def test_a_grid_without_the_pictures_aspect_is_no_map(shape: tuple[int, ...]) -> None:
+    with pytest.raises(LayerError, match="no place in a picture"):
+        find_layout(nn.Identity(), "x", shape, (1, 3, 224, 224))
+
+
+@pytest.mark.parametrize(("height", "width", "grid"), [(100, 100, (7, 7)), (40, 56, (3, 4)), (72, 72, (5, 5))])
+def test_pictures_padded_to_whole_patches_have_the_padded_grid(height: int, width: int, grid: tuple[int, int]) -> None:
+    model = timm.create_model(
+        "vit_tiny_patch16_224", num_classes=4, depth=2, dynamic_img_size=True, dynamic_img_pad=True
+    ).eval()
+    layers = {one.name: one for one in list_layers(model, torch.zeros(1, 3, height, width))}
+    assert layers["blocks.1"].grid == grid
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("mobilevit_xxs", "final_conv"),  # its attention works on (pixels of a patch, patches): no row is a picture
+        ("convit_tiny", "blocks.11.norm1"),
+        ("mixer_s32_224", "norm"),  # no class token: all tokens reach the output
+        ("vit_tiny_r_s16_p8_224", "blocks.11.norm1"),
+    ],
+)
+def test_recommended_layers_of_unusual_families(name: str, layer: str) -> None:
+    model = timm.create_model(name, pretrained=False, num_classes=4)
+    side = model.default_cfg["input_size"][-1]
+    assert recommended_layer(model, torch.zeros(1, 3, side, side)) == layer
+
+
+def test_a_loaded_model_lists_its_layers_without_inputs() -> None:
+    from camapp.backbones.load import load_model
+    from camapp.errors import UsageError
+
+    listed = list_layers(load_model("efficientnet_lite0", random_weights=True, device="cpu"))
+    assert [one.name for one in listed if one.recommended] == ["bn2"]
+    with pytest.raises(UsageError, match="give inputs"):
+        list_layers(Plain())

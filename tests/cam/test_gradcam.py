@@ -350,3 +350,140 @@ def test_the_network_behind_the_layer_runs_once_for_all_classes() -> None:
     model.stem.register_forward_hook(lambda module, args, output: trunk.append(len(output)))
     GradCAM(model, "last")(inputs, [[0, 1, 2], [2, 3, 4]])
     assert (trunk, rows) == ([2], [6])
+
+
+class SequenceFirst(nn.Module):
+    """Tokens lie first and the batch second, as in CLIP: no row of the target belongs to a picture."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(3, 8, 4, stride=4)
+        self.body = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = self.embed(x).flatten(2).permute(2, 0, 1)
+        return self.head(self.body(tokens).mean(0))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("targets", [1, TopClasses(2)])
+def test_a_layer_whose_first_axis_is_not_the_batch_is_refused_and_never_recommended(rows: int, targets: object) -> None:
+    model, inputs = SequenceFirst().eval(), torch.randn(rows, 3, 16, 16)
+    with pytest.raises(LayerError, match=r'"body" .* first axis is not the batch'):
+        GradCAM(model, "body")(inputs, targets)
+    assert GradCAM(model)(inputs, targets).layer == "embed"
+
+
+class BatchStatistics(nn.Module):
+    """A BatchNorm that uses the batch's own statistics also in eval mode: the rows depend on each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(8, track_running_stats=False)
+        self.last = nn.Conv2d(8, 8, 3, padding=1)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu(self.norm(F.relu(self.target(x))))
+        return self.head(F.relu(self.last(x)).mean((2, 3)))
+
+
+def test_several_classes_are_right_also_where_the_rows_of_a_batch_depend_on_each_other() -> None:
+    model, inputs = BatchStatistics().eval(), torch.randn(1, 3, 16, 16)
+    together = GradCAM(model, "target")(inputs, [[1, 2, 4]])
+    for k, target in enumerate((1, 2, 4)):
+        wanted = by_hand(*full_autograd(model, "target", inputs, [target]))
+        np.testing.assert_allclose(together.raw[:, k].numpy(), wanted, rtol=1e-4, atol=1e-6)
+    assert together.notes == ()
+    assert "depends on the pictures beside it" in GradCAM(model, "target")(inputs.repeat(2, 1, 1, 1), 1).notes[0]
+
+
+class WritesOnInput(Plain):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.sub_(0.5).div_(0.25)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("layer", ["last", None])
+@pytest.mark.parametrize("targets", [1, [[1, 2], [3, 4]]])
+def test_a_model_that_writes_on_its_input_gets_a_copy_each_time(layer: str | None, targets: object) -> None:
+    model, inputs = WritesOnInput().eval(), torch.rand(2, 3, 16, 16)
+    kept = inputs.clone()
+    wanted = model(inputs.clone())
+    result = GradCAM(model, layer)(inputs, targets)
+    torch.testing.assert_close(result.logits, wanted.detach())
+    assert torch.equal(inputs, kept)
+
+
+def test_at_another_input_size_another_layer_may_be_recommended() -> None:
+    model = Plain().eval()
+    engine = GradCAM(model)
+    assert engine(torch.randn(1, 3, 4, 4), 0).layer == "norm"  # the last layer's map is 1x1
+    assert engine(torch.randn(1, 3, 16, 16), 0).layer == "last"
+
+
+def test_points_of_evidence_in_a_map_larger_than_the_input_are_not_lost() -> None:
+    from camapp.cam.result import normalised_maps
+
+    raw = torch.zeros(1, 64, 64)
+    raw[0, 12, 20] = 1.0
+    shown = normalised_maps(raw, (8, 8))[0]
+    assert shown.max() == 1
+    assert divmod(int(shown.argmax()), 8) == (1, 2)
+
+
+class Nested(Plain):
+    """Explains itself, on other inputs, in the middle of its own forward."""
+
+    inner: GradCAM | None = None
+    seen: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.norm(self.stem(x)))
+        if self.inner is not None:
+            engine, self.inner = self.inner, None
+            self.seen = engine(x[:1] * 0.5, [[0, 1]]).raw
+            self.inner = engine
+        return self.head(F.relu(self.last(y)).mean((2, 3)))
+
+
+@pytest.mark.parametrize("targets", [1, [[1, 2], [3, 4]]])
+def test_an_explanation_within_a_forward_does_not_disturb_the_one_around_it(targets: object) -> None:
+    model, inputs = Nested().eval(), torch.randn(2, 3, 16, 16)
+    outer = GradCAM(model, "last")(inputs, targets)
+    inner = GradCAM(model, "last")(inputs[:1] * 0.5, [[0, 1]])
+    model.inner = GradCAM(model, "last")
+    nested = GradCAM(model, "last")(inputs, targets)
+    torch.testing.assert_close(nested.raw, outer.raw, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(model.seen, inner.raw, rtol=1e-5, atol=1e-7)
+    assert nested.notes == ()
+
+
+def test_whole_numbers_of_any_library_are_classes() -> None:
+    model, inputs = Plain().eval(), torch.randn(2, 3, 16, 16)
+    wanted = GradCAM(model, "last")(inputs, [1, 2]).raw
+    for targets in ([np.int64(1), np.uint8(2)], [torch.tensor(1), torch.tensor(2)], (1, 2)):
+        assert torch.equal(GradCAM(model, "last")(inputs, targets).raw, wanted)
+    assert GradCAM(model, "last")(inputs, TopClasses(np.int64(2))).maps.shape[1] == 2  # type: ignore[arg-type]
+
+
+def test_a_model_compiled_in_place_is_explained_eagerly_and_stays_compiled() -> None:
+    model, inputs = Plain().eval(), torch.randn(1, 3, 16, 16)
+    wanted = GradCAM(model, "last")(inputs, 0).raw
+    model.compile(backend="eager")
+    with torch.no_grad():
+        model(inputs)
+    implementation = model._compiled_call_impl
+    assert torch.equal(GradCAM(model, "last")(inputs, 0).raw, wanted)
+    assert model._compiled_call_impl is implementation
+
+
+def test_a_model_built_in_inference_mode_is_refused_with_the_remedy() -> None:
+    from camapp.errors import ModelError
+
+    with torch.inference_mode():
+        model = Plain()
+    with pytest.raises(ModelError, match=r"Build or load it outside"):
+        GradCAM(model, "last")

@@ -157,3 +157,78 @@ def test_the_fast_attention_path_comes_back_only_when_the_last_thread_leaves() -
     leave.set()
     thread.join()
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+class Lazy(Plain):
+    """Makes a buffer in its first forward and fills one that was None."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("grid", None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.grid is None:
+            self.grid = torch.arange(x.shape[-1])
+            self.register_buffer("made", torch.ones(2))
+        return super().forward(x)
+
+
+def test_buffers_that_were_none_or_not_there_are_so_again() -> None:
+    model = Lazy()
+    keys = list(model.state_dict())
+    with as_found(model):
+        model(torch.randn(1, 3, 8, 8))
+        assert "made" in model.state_dict()
+    assert list(model.state_dict()) == keys
+    assert model.grid is None
+
+
+def test_models_that_share_a_backbone_take_turns() -> None:
+    backbone = Plain().train()
+    models = [nn.Sequential(backbone, nn.Linear(5, 3)).train() for _ in range(2)]
+    before = [state(model) for model in models]
+    inside, most = 0, 0
+    count = threading.Lock()
+
+    def work(model: nn.Module) -> None:
+        nonlocal inside, most
+        for _ in range(100):
+            with as_found(model):
+                with count:
+                    inside += 1
+                    most = max(most, inside)
+                assert not backbone.training
+                with count:
+                    inside -= 1
+
+    threads = [threading.Thread(target=work, args=(model,)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    for model, found in zip(models, before, strict=True):
+        assert_same(found, state(model))
+
+
+def test_models_joined_after_both_were_used_take_turns_too() -> None:
+    one, two = Plain().train(), Plain().train()
+    for model in (one, two):
+        with as_found(model):
+            pass
+    both = nn.Sequential(one, nn.Unflatten(1, (5, 1, 1)), nn.Conv2d(5, 3, 1), nn.Upsample(8), two)
+    entered, left = threading.Event(), threading.Event()
+
+    def wait_for_two() -> None:
+        entered.set()
+        with as_found(two):
+            left.set()
+
+    thread = threading.Thread(target=wait_for_two)
+    with as_found(both):
+        thread.start()
+        assert entered.wait(10)
+        assert not left.wait(0.3)
+    thread.join(10)
+    assert left.is_set()
+    assert two.training
