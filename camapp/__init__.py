@@ -1,4 +1,4 @@
-"""camapp: see where a vision model looks, and take features out of it.
+"""camapp: see where a vision model looks.
 
 >>> import camapp
 >>> explanation = camapp.explain("efficientnet_lite0", "cat.jpg", top_k=2)
@@ -20,9 +20,18 @@ if TYPE_CHECKING:
     from camapp.cam.methods.gradcam import GradCAM
     from camapp.cam.result import CamResult
     from camapp.cam.targets import TopClasses
-    from camapp.errors import CamappError
+    from camapp.errors import (
+        CamappError,
+        DecodeError,
+        LayerError,
+        ModelError,
+        OutputError,
+        TargetError,
+        UsageError,
+        WeightsError,
+    )
     from camapp.explain import explain
-    from camapp.explanation import Explanation
+    from camapp.explanation import Explanation, Prediction, SavedFiles
     from camapp.images.decode import Limits, Picture, decode
 
 __version__ = VERSION
@@ -31,14 +40,23 @@ __version__ = VERSION
 _HOMES = {
     "CamResult": "camapp.cam.result",
     "CamappError": "camapp.errors",
+    "DecodeError": "camapp.errors",
     "Explanation": "camapp.explanation",
     "GradCAM": "camapp.cam.methods.gradcam",
+    "LayerError": "camapp.errors",
     "LayerInfo": "camapp.backbones.layers",
     "Limits": "camapp.images.decode",
     "LoadedModel": "camapp.backbones.load",
     "ModelCard": "camapp.backbones.cards",
+    "ModelError": "camapp.errors",
+    "OutputError": "camapp.errors",
     "Picture": "camapp.images.decode",
+    "Prediction": "camapp.explanation",
+    "SavedFiles": "camapp.explanation",
+    "TargetError": "camapp.errors",
     "TopClasses": "camapp.cam.targets",
+    "UsageError": "camapp.errors",
+    "WeightsError": "camapp.errors",
     "decode": "camapp.images.decode",
     "explain": "camapp.explain",
     "list_cards": "camapp.backbones.cards",
@@ -49,14 +67,23 @@ _HOMES = {
 __all__ = [
     "CamResult",
     "CamappError",
+    "DecodeError",
     "Explanation",
     "GradCAM",
+    "LayerError",
     "LayerInfo",
     "Limits",
     "LoadedModel",
     "ModelCard",
+    "ModelError",
+    "OutputError",
     "Picture",
+    "Prediction",
+    "SavedFiles",
+    "TargetError",
     "TopClasses",
+    "UsageError",
+    "WeightsError",
     "decode",
     "explain",
     "list_cards",

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from camapp.errors import CamappError, DecodeError, WeightsError
+from camapp.errors import CamappError, DecodeError, UsageError, WeightsError
 from camapp.version import VERSION
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def explain(
     method: Annotated[str, typer.Option(help="How the map is made.")] = "gradcam",
     layer: Annotated[str | None, typer.Option(help="Target layer (camapp layers MODEL lists them).")] = None,
     target: Annotated[list[str] | None, typer.Option("--target", "-t", help="Class name or index; repeatable.")] = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", help="Explain the K likeliest classes.")] = 1,
+    top_k: Annotated[int | None, typer.Option("--top-k", "-k", help="Explain the K likeliest classes.")] = None,
     folder: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("camapp-out"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a picture.")] = False,
     alpha: Annotated[float, typer.Option(help="Opacity of the heatmap, 0 to 1.")] = 0.5,
@@ -98,11 +98,13 @@ def explain(
     from camapp.images.render import checked_paint
 
     # What can be wrong about the options is found before the first picture.
+    if target and top_k is not None:
+        raise UsageError("--target and --top-k exclude each other: give the classes, or how many of the likeliest.")
     checked_paint(alpha, colormap, hide_below)
     how = None if fit is None else checked_fit(fit)
     loaded = _load(model, models, device, random_weights)
     targets = [loaded.class_index(name) for name in target] if target else None
-    TopClasses(top_k)
+    likeliest = TopClasses(1 if top_k is None else top_k)
     find_method(method)(loaded, layer)
     used: set[str] = set()
     failed = 0
@@ -114,7 +116,7 @@ def explain(
             _report_failure(name, error, as_json)
             continue
         explanation = explain_picture(
-            loaded, picture, targets=targets, top_k=top_k, method=method, layer=layer, fit=how
+            loaded, picture, targets=targets or likeliest, method=method, layer=layer, fit=how
         )
         stem = unused_stem(safe_stem(picture.name), used)
         saved = explanation.save(folder, stem=stem, alpha=alpha, colormap=colormap, hide_below=hide_below)
@@ -123,7 +125,7 @@ def explain(
         else:
             _print_explanation(name, explanation, saved)
     if failed:
-        rest = f"; the others are in {folder}" if failed < len(pictures) else ""
+        rest = f"; the results for the others are in {folder}" if failed < len(pictures) else ""
         _complain(f"{failed} of {len(pictures)} pictures failed{rest}")
         raise typer.Exit(SOME_FAILED)
 

@@ -17,7 +17,7 @@ from camapp.cam.targets import ClassName, TopClasses
 from camapp.errors import TargetError, UsageError
 from camapp.explanation import Explanation, Prediction
 from camapp.images.decode import Picture, decode
-from camapp.images.geometry import Fit, prepare
+from camapp.images.geometry import Fit
 
 PictureSource: TypeAlias = Picture | Image.Image | np.ndarray | str | os.PathLike[str] | bytes | BinaryIO
 
@@ -65,7 +65,7 @@ def explain(
     wanted = _wanted(targets, top_k)
     opened = _open(picture)
     start = time.perf_counter()
-    inputs, geometry, notes = prepare(opened, loaded.card.preprocessing, fit)
+    inputs, geometry, notes = loaded.prepare(opened, fit)
     with loaded.named_failures():
         result = engine(inputs, wanted)
     maps, raw = result.maps[0].cpu().numpy(), result.raw[0].cpu().numpy()

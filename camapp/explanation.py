@@ -22,7 +22,7 @@ from camapp.errors import UsageError
 from camapp.files import safe_name, safe_stem, write_atomically
 from camapp.images.decode import Picture
 from camapp.images.geometry import Geometry
-from camapp.images.render import heatmap_16bit, overlay, png_bytes, stamp
+from camapp.images.render import checked_paint, heatmap_16bit, overlay, png_bytes, stamp
 from camapp.version import VERSION
 
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
@@ -103,7 +103,14 @@ class Explanation:
 
     def heatmap(self, k: int = 0) -> np.ndarray:
         """The map of the ``k``-th class: (H, W) float32 in [0, 1], at the picture's own size and place."""
-        return self.geometry.to_original(self.model_maps[self._checked(k)])
+        if self._checked(k) not in self._last_heatmap:
+            self._last_heatmap.clear()  # one is kept: at 24 megapixels each takes half a second and 100 MB
+            self._last_heatmap[k] = self.geometry.to_original(self.model_maps[k])
+        return self._last_heatmap[k]
+
+    @cached_property
+    def _last_heatmap(self) -> dict[int, np.ndarray]:
+        return {}
 
     def peak(self, k: int = 0) -> tuple[int, int] | None:
         """X and y of the hottest pixel of the picture; None for a blank map."""
@@ -136,6 +143,7 @@ class Explanation:
         Raises:
             UsageError: no such class, alpha, threshold or colour map.
         """
+        checked_paint(alpha, colormap, hide_below)
         painted = overlay(
             self.picture.rgb,
             self.heatmap(k),

@@ -129,6 +129,7 @@ def test_a_picture_comes_from_standard_input(tmp_path: Path) -> None:
         (["--method", "gradcm"], "Did you mean gradcam"),
         (["--model", "efficientnet_lite9"], "Did you mean .*efficientnet_lite0"),
         (["--top-k", "0"], "top k = 0"),
+        (["--top-k", "2", "--target", "tabby"], "exclude each other"),
         (["--alpha", "2"], r"alpha = 2\.0 is not between 0 and 1"),
         (["--colormap", "virdis"], "Did you mean viridis"),
         (["--fit", "zoom"], "crop, letterbox, stretch"),

@@ -74,13 +74,13 @@ def find_layout(model: nn.Module, layer: str, shape: Sequence[int], inputs: Sequ
     number of prefix tokens come from the model's own facts, and from the token count alone where it states none.
 
     Raises:
-        LayerError: the output has no place in the picture.
+        LayerError: the output does not map onto the picture.
     """
     layout = _layout(model, tuple(shape), (inputs[-2], inputs[-1]))
     if layout is None:
         raise LayerError(
-            f'"{layer}" gives an output of shape {tuple(shape)}, which has no place in a picture of '
-            f"{inputs[-2]}x{inputs[-1]}. Give a layer with a map (B, C, h, w) or (B, h, w, C), or one token a patch."
+            f'"{layer}" gives an output of shape {tuple(shape)}, which does not map onto a picture of '
+            f"{inputs[-2]}x{inputs[-1]}. Choose a layer with a map (B, C, h, w) or (B, h, w, C), or one token a patch."
         )
     return layout
 

@@ -66,7 +66,7 @@ class GradientMethod(ABC):
         Raises:
             UsageError: inputs that are no such batch.
             TargetError: targets that do not fit the batch or the model.
-            LayerError: the layer does not run, is not on the way to the scores, or has no place in the picture.
+            LayerError: the layer does not run, is not on the way to the scores, or does not map onto the picture.
             OutputError: the model returns no class scores.
         """
         _check_inputs(inputs)
@@ -95,7 +95,8 @@ class GradientMethod(ABC):
         return read
 
     def _result(self, shot: Shot, layer: str, plan: Plan, size: tuple[int, int]) -> CamResult:
-        reasons = blank_reasons(shot.raw, shot.reached, layer)
+        maps, shows = normalised_maps(shot.raw, size)
+        reasons = blank_reasons(shot.raw, shows, shot.reached, layer)
         logits = shot.logits.float()
         rows, per_row = shot.targets.shape
 
@@ -103,7 +104,7 @@ class GradientMethod(ABC):
             return values if plan.single else values.view(rows, per_row, *values.shape[1:])
 
         return CamResult(
-            maps=shaped(normalised_maps(shot.raw, size)),
+            maps=shaped(maps),
             raw=shaped(shot.raw),
             scores=shaped(logits.gather(1, shot.targets).flatten()),
             targets=shaped(shot.targets.flatten()),
@@ -117,7 +118,7 @@ class GradientMethod(ABC):
     def _mixed(self, rows: int) -> tuple[str, ...]:
         if rows == 1 or not mixes_rows(self._model):
             return ()
-        return ("a BatchNorm without running statistics: each map depends on the pictures beside it; give them singly",)
+        return ("a BatchNorm without running statistics: each map depends on the other pictures of the batch",)
 
     def _repeated(self, layer: str, calls: int) -> tuple[str, ...]:
         """Say that a layer which ran several times, and of which no call was named, is explained at its last."""

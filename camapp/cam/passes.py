@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -41,11 +42,16 @@ class Shot:
     calls: int
 
 
+# Per model and layer: whether the network behind the layer takes repeated rows and keeps them apart, once known.
+_repeats: WeakKeyDictionary[nn.Module, dict[str, bool]] = WeakKeyDictionary()
+
+
 class Passes:
     """Runs a model for its scores and a layer's gradients, in as few passes as the network allows.
 
     Several targets a picture: the layer's output is repeated K times, so that the network behind it runs once, on more
-    rows. Where it cannot take them there is one backward a target, with the same result; that is remembered.
+    rows. Where it cannot take them, or does not keep them apart, there is one backward a target, with the same result.
+    Which of the two is found out once for each layer and remembered for the model.
 
     Args:
         model: in the hands of ``as_found``.
@@ -53,7 +59,7 @@ class Passes:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._repeats = not mixes_rows(model)
+        self._repeats = _repeats.setdefault(model, {})
 
     def shoot(self, inputs: torch.Tensor, layer: str, plan: Plan, read: Read) -> Shot:
         """One pass with the graph cut at the layer; where the model undoes that, one more with the whole graph.
@@ -68,7 +74,7 @@ class Passes:
             return self._shoot(inputs, layer, plan, read, whole_graph=True)
 
     def _shoot(self, inputs: torch.Tensor, layer: str, plan: Plan, read: Read, *, whole_graph: bool) -> Shot:
-        if plan.per_row == 1 or not self._repeats:
+        if plan.per_row == 1 or self._repeats.get(layer) is False:
             return self._one_by_one(inputs, layer, plan, read, whole_graph)
         try:
             return self._repeated(inputs, layer, plan, read, whole_graph)
@@ -76,14 +82,14 @@ class Passes:
             return self._one_by_one(inputs, layer, plan, read, whole_graph)
         except NotExpandable:
             shot = self._one_by_one(inputs, layer, plan, read, whole_graph)
-            self._repeats = False  # remembered only once the model has run: the fault was the repetition
+            self._repeats[layer] = False  # remembered only once the model has run: the fault was the repetition
             return shot
 
     def _repeated(self, inputs: torch.Tensor, layer: str, plan: Plan, read: Read, whole_graph: bool) -> Shot:
         """All targets at once, on K copies of each row behind the layer.
 
         Raises:
-            NotExpandable: a branch around the layer still carries B rows, or the network mixes the copies.
+            NotExpandable: a branch around the layer still carries B rows, or the network mixes its rows.
         """
         rows, per_row = len(inputs), plan.per_row
         capture = Capture(
@@ -102,11 +108,15 @@ class Passes:
         if not torch.allclose(copies, logits[:, None].expand_as(copies), rtol=1e-3, atol=1e-4, equal_nan=True):
             raise NotExpandable
         targets = plan.choose(logits)
-        capture.backward(wide.gather(1, targets.reshape(-1, 1)))
-        gradient = _gradient(tap)
-        if len(gradient) != rows * per_row:
-            raise NotExpandable
-        return Shot(*read(tap.activation, gradient), logits, targets, capture.calls[layer])
+        scores = wide.gather(1, targets.reshape(-1, 1))
+        scale = _scale(tap)
+        if layer not in self._repeats:
+            capture.backward(scores[::per_row], keep_graph=True, scale=scale)
+            if _gradient(tap).unflatten(0, (rows, per_row))[:, 1:].any():
+                raise NotExpandable  # the first copies' scores depend on the other copies
+            self._repeats[layer] = True
+        capture.backward(scores, scale=scale)
+        return Shot(*read(tap.activation, _gradient(tap)), logits, targets, capture.calls[layer])
 
     def _one_by_one(self, inputs: torch.Tensor, layer: str, plan: Plan, read: Read, whole_graph: bool) -> Shot:
         """One forward, then one backward for each of the K targets."""
@@ -121,13 +131,14 @@ class Passes:
         if tap.activation.dim() == 0 or len(tap.activation) != len(inputs):
             raise LayerError(
                 f'"{layer}" gives an output of shape {tuple(tap.activation.shape)} for a batch of {len(inputs)}: its '
-                "first axis is not the batch, so no row belongs to a picture. Give another layer."
+                "first axis is not the batch, so rows cannot be matched to pictures. Choose another layer."
             )
         logits = class_logits(output, len(inputs))
         targets = plan.choose(logits.detach())
         maps = []
         for index in range(per_row):
-            capture.backward(logits.gather(1, targets[:, index : index + 1]), keep_graph=index + 1 < per_row)
+            scores = logits.gather(1, targets[:, index : index + 1])
+            capture.backward(scores, keep_graph=index + 1 < per_row, scale=_scale(tap))
             maps.append(read(tap.activation, _gradient(tap)))
         raw, reached = (torch.stack(parts, dim=1).flatten(0, 1) for parts in zip(*maps, strict=True))
         return Shot(raw, reached, logits.detach(), targets, capture.calls[layer])
@@ -144,6 +155,11 @@ class Passes:
 def mixes_rows(model: nn.Module) -> bool:
     """Whether the rows of a batch depend on each other: a BatchNorm without running statistics uses the batch's own."""
     return any(isinstance(module, _BatchNorm) and module.running_mean is None for module in model.modules())
+
+
+def _scale(tap: Tap) -> float:
+    """What keeps gradients of float16, whose smallest step is 6e-8, from vanishing in the mean over a map's places."""
+    return 256.0 if tap.activation.dtype == torch.float16 else 1.0
 
 
 def _gradient(tap: Tap) -> torch.Tensor:

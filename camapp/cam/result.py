@@ -45,7 +45,7 @@ class CamResult:
         return f'CamResult({shape} {self.method} maps at "{self.layer}", targets={self.targets.tolist()})'
 
 
-def normalised_maps(raw: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+def normalised_maps(raw: torch.Tensor, size: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Positive evidence only, resized bilinearly, each map stretched to [0, 1].
 
     Args:
@@ -53,7 +53,7 @@ def normalised_maps(raw: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
         size: height and width of the input.
 
     Returns:
-        (N, H, W); all zero where a map is flat or not finite.
+        The maps (N, H, W), all zero where one is flat or not finite; and which show anything, (N,) bool.
     """
     positive = raw.relu()[:, None]
     # A map larger than the input is averaged, or points of evidence would fall between the samples.
@@ -62,34 +62,35 @@ def normalised_maps(raw: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     low = resized.amin(dim=(1, 2), keepdim=True)
     high = resized.amax(dim=(1, 2), keepdim=True)
     shows = high - low > FLAT * high
-    return torch.where(shows, (resized - low) / torch.where(shows, high - low, 1.0), 0.0)
+    return torch.where(shows, (resized - low) / torch.where(shows, high - low, 1.0), 0.0), shows.flatten()
 
 
-def blank_reasons(raw: torch.Tensor, reached: torch.Tensor, layer: str) -> list[str | None]:
+def blank_reasons(raw: torch.Tensor, shows: torch.Tensor, reached: torch.Tensor, layer: str) -> list[str | None]:
     """Why each of N maps is blank, or None where it is not.
 
     Args:
         raw: (N, h, w) signed values.
+        shows: (N,) bool, whether the normalised map shows anything.
         reached: (N,) bool, whether any gradient reaches the map.
         layer: the layer's name, for the text.
     """
-    finite = (raw.isfinite().flatten(1).all(1)).tolist()
-    lowest, highest = raw.flatten(1).amin(1), raw.flatten(1).amax(1)
-    return [
-        _blank_reason(*facts, layer)
-        for facts in zip(finite, reached.tolist(), lowest.tolist(), highest.tolist(), strict=True)
-    ]
+    finite = raw.isfinite().flatten(1).all(1).tolist()
+    lowest, highest = raw.flatten(1).amin(1).tolist(), raw.flatten(1).amax(1).tolist()
+    facts = zip(finite, shows.tolist(), reached.tolist(), lowest, highest, strict=True)
+    return [_blank_reason(*each, layer) for each in facts]
 
 
-def _blank_reason(finite: bool, reached: bool, lowest: float, highest: float, layer: str) -> str | None:
+def _blank_reason(finite: bool, shows: bool, reached: bool, lowest: float, highest: float, layer: str) -> str | None:
     if not finite:
         return (
             f'not finite: activations or gradients at "{layer}" hold NaN or infinity; look at the input and the weights'
         )
+    if shows:
+        return None
     if not reached:
         return f'no gradient: the score does not depend on this map of "{layer}"; choose an earlier layer'
+    if lowest == highest == 0:
+        return f'no activation: "{layer}" is zero wherever the gradient is not; choose another layer'
     if highest <= 0:
-        return f'no positive evidence: everywhere at "{layer}" speaks against this class; choose another class or layer'
-    if max(highest, 0) - max(lowest, 0) <= FLAT * highest:
-        return f'flat: every place at "{layer}" speaks equally for this class; choose an earlier layer'
-    return None
+        return f'no positive evidence: nothing at "{layer}" supports this class; choose another class or layer'
+    return f'flat: "{layer}" supports this class equally everywhere; choose an earlier layer'

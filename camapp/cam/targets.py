@@ -60,7 +60,7 @@ class Plan:
         count = logits.shape[1]
         if self.classes is None:
             if self.per_row > count:
-                raise TargetError(f"The top {self.per_row} classes of a model with {count} classes do not exist.")
+                raise TargetError(f"Cannot explain the top {self.per_row} classes: the model has only {count}.")
             # A stable sort: of equal scores the lower class comes first, on every device.
             return logits.sort(dim=1, descending=True, stable=True).indices[:, : self.per_row]
         for classes in self.classes:
@@ -136,8 +136,8 @@ def class_logits(output: Any, rows: int) -> torch.Tensor:
     logits = _find_logits(output)
     if logits is None:
         raise OutputError(
-            f"The model returned {_describe(output)}, in which no class scores are to be found. Wrap it in a module "
-            "that returns a tensor of shape (batch, classes)."
+            f"The model returned {_describe(output)}, which contains no class scores. Wrap it in a module that "
+            "returns a tensor of shape (batch, classes)."
         )
     if logits.dim() != 2 or len(logits) != rows:
         raise OutputError(

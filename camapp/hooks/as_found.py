@@ -21,7 +21,8 @@ def as_found(model: nn.Module) -> Iterator[None]:
     random state and grad mode are what they were. Parameters, their ``requires_grad`` and their ``.grad`` are not
     touched at all.
 
-    Models that share a module take turns, also across threads.
+    Models that share a module take turns, also across threads. (Threads that nest explanations of several models take
+    them in one order, or they wait for each other for ever.)
     """
     with _in_turn(model), _one_deeper():
         modules = list(model.modules())
@@ -53,9 +54,9 @@ class _Depth(threading.local):
 _depth = _Depth()
 
 
-def depth() -> int:
-    """How many ``as_found`` this thread is inside of: tells a forward from one that runs within it."""
-    return _depth.value
+def here() -> tuple[int, int]:
+    """This thread, and how many ``as_found`` it is inside of: tells a forward from another's and from one within it."""
+    return threading.get_ident(), _depth.value
 
 
 @contextmanager
@@ -136,19 +137,27 @@ def _differ(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[bool]:
     waiting: dict[torch.device, list[int]] = {}
     for index, (buffer, value) in enumerate(pairs):
         if buffer.device.type == "cpu":
-            flags[index] = not torch.equal(buffer, value)
+            flags[index] = not torch.equal(buffer, value) and bool(_changed(buffer, value).any())
         else:
             waiting.setdefault(buffer.device, []).append(index)
     for indices in waiting.values():
-        answers = torch.stack([(pairs[index][0] != pairs[index][1]).any() for index in indices]).tolist()
+        answers = torch.stack([_changed(*pairs[index]).any() for index in indices]).tolist()
         for index, answer in zip(indices, answers, strict=True):
             flags[index] = answer
     return flags
 
 
+def _changed(buffer: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Where two tensors of a shape differ; NaN is no change from NaN."""
+    return (buffer != value) & ~((buffer != buffer) & (value != value))
+
+
 @contextmanager
 def _random_state(model: nn.Module) -> Iterator[None]:
-    """Rewind torch's generators, but only those that moved: other threads may be drawing from them too."""
+    """Rewind torch's generators where they moved.
+
+    Who moved them cannot be told from their state: numbers that other threads drew meanwhile are drawn again.
+    """
     cuda = sorted({parameter.device for parameter in model.parameters() if parameter.is_cuda}, key=str)
     cpu_state = torch.get_rng_state()
     cuda_states = [torch.cuda.get_rng_state(device) for device in cuda]

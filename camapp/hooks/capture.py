@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,7 +11,7 @@ import torch
 from torch import nn
 
 from camapp.errors import LayerError
-from camapp.hooks.as_found import depth
+from camapp.hooks.as_found import here
 from camapp.hooks.layers import Layer, find_layers
 from camapp.hooks.manager import HookManager
 
@@ -104,11 +103,11 @@ class Capture:
         self._taps: dict[str, Tap] = {}
         self._leaves: list[torch.Tensor] = []
         self._hooks = HookManager()
-        self._thread, self._depth = 0, 0
+        self._here = (0, 0)
         self._grad_mode = True
 
     def __enter__(self) -> Capture:
-        self._thread, self._depth = threading.get_ident(), depth()
+        self._here = here()
         self._grad_mode = torch.is_grad_enabled()
         for layer in self.layers:
             self._hooks.forward(layer.module, self._on_forward(layer))
@@ -134,15 +133,17 @@ class Capture:
             raise LayerError(f'"{key}" was called {calls} time(s) in this forward, counted from @0.')
         raise NeverCalled(
             f'"{key}" was never called in this forward: it is unused for this input, its .forward is called directly, '
-            "or a fused operation takes its place. Give a layer around it or beside it."
+            "or a fused operation takes its place. Choose its parent or a neighbouring layer."
         )
 
-    def backward(self, scores: torch.Tensor, *, keep_graph: bool = False) -> None:
+    def backward(self, scores: torch.Tensor, *, keep_graph: bool = False, scale: float = 1.0) -> None:
         """Send the sum of ``scores`` backward, to the captured layers and no further; no ``.grad`` is written.
 
         Args:
             scores: any shape; every row of the batch must count only once.
             keep_graph: keep the graph for another call.
+            scale: multiplies the gradients on their way and is divided out at their end, in float32: keeps those of
+                half precision from vanishing.
 
         Raises:
             NoPath: the scores depend on none of the captured layers through a graph.
@@ -150,21 +151,25 @@ class Capture:
         for tap in self._taps.values():
             tap.gradient = None
         if scores.requires_grad and self._leaves:
-            torch.autograd.backward(scores.sum(), inputs=self._leaves, retain_graph=keep_graph)
+            weights = torch.full_like(scores, scale)
+            torch.autograd.backward(scores, weights, inputs=self._leaves, retain_graph=keep_graph)
         for leaf in self._leaves:
             leaf.grad = None
+        if scale != 1.0:
+            for tap in self._taps.values():
+                tap.gradient = None if tap.gradient is None else tap.gradient.float() / scale
         if all(tap.gradient is None for tap in self._taps.values()):
             named = ", ".join(layer.key for layer in self.layers)
             raise NoPath(
                 f"The score does not depend on {named} through a graph: the layer is not on the way to the output, or "
-                "the model detaches or runs under its own no_grad() behind it. Give a layer behind that place."
+                "the model detaches or runs under its own no_grad() after it. Choose a layer after that point."
             )
 
     def _on_forward(self, layer: Layer) -> Callable[..., Any]:
         """The forward hook that taps ``layer``."""
 
         def on_forward(module: nn.Module, args: Any, output: Any) -> Any:
-            if threading.get_ident() != self._thread or depth() != self._depth:
+            if here() != self._here:
                 return None
             call = self.calls[layer.key]
             self.calls[layer.key] += 1
@@ -208,15 +213,15 @@ class Capture:
 
 def _first_tensor(output: Any, layer: Layer) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
     """The tensor to tap in a layer's output, and how to put a new one in its place."""
-    if isinstance(output, tuple | list) and output and isinstance(output[0], torch.Tensor):
-        kind = type(output)
-        rest = output[1:]
-        if hasattr(output, "_replace"):  # a named tuple
-            return output[0], lambda tensor: kind(tensor, *rest)
-        return output[0], lambda tensor: kind([tensor, *rest])
-    if isinstance(output, torch.Tensor) and (output.is_floating_point() or output.is_complex()):
-        return output, lambda tensor: tensor
-    given = f"a {output.dtype} tensor" if isinstance(output, torch.Tensor) else type(output).__name__
-    raise LayerError(
-        f'"{layer.name}" gives {given}, not a tensor of floats, so it has no gradient. Give another layer.'
-    )
+    first = output[0] if isinstance(output, tuple | list) and output else output
+    if not isinstance(first, torch.Tensor) or not first.is_floating_point():
+        given = f"a {first.dtype} tensor" if isinstance(first, torch.Tensor) else type(first).__name__
+        raise LayerError(
+            f'"{layer.name}" gives {given}, not a tensor of real numbers, so it has no gradient. Choose another layer.'
+        )
+    if first is output:
+        return first, lambda tensor: tensor
+    kind, rest = type(output), output[1:]
+    if hasattr(output, "_replace"):  # a named tuple
+        return first, lambda tensor: kind(tensor, *rest)
+    return first, lambda tensor: kind([tensor, *rest])

@@ -28,17 +28,6 @@ class HookManager:
         """Call ``hook(module, args, output)`` after each forward of ``module``; what it returns replaces the output."""
         self._handles.append(module.register_forward_hook(hook))
 
-    def forward_pre(self, module: nn.Module, hook: Callable[..., Any]) -> None:
-        """Call ``hook(module, args)`` before each forward of ``module``; what it returns replaces the arguments."""
-        self._handles.append(module.register_forward_pre_hook(hook))
-
-    def full_backward(self, module: nn.Module, hook: Callable[..., Any]) -> None:
-        """Call ``hook(module, grad_input, grad_output)`` when the gradients of ``module``'s inputs are ready.
-
-        On a module whose output is changed in place afterwards torch raises; see ``Capture`` for the way around.
-        """
-        self._handles.append(module.register_full_backward_hook(hook))
-
     def remaining(self) -> int:
         """How many hooks of this manager are still registered."""
         return len(self._handles)

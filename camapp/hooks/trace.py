@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from camapp.hooks.as_found import as_found
+from camapp.hooks.as_found import as_found, here
 from camapp.hooks.manager import HookManager
 
 
@@ -29,7 +29,6 @@ class Call:
     outputs: tuple[int, ...] | None
 
 
-@torch.no_grad()
 def trace_calls(model: nn.Module, inputs: torch.Tensor) -> list[Call]:
     """Every module call of one forward, in the order in which the calls ended; the model is left as found."""
     calls: list[Call] = []
@@ -42,8 +41,11 @@ def trace_calls(model: nn.Module, inputs: torch.Tensor) -> list[Call]:
 
 
 def _recorder(name: str, calls: list[Call]) -> Any:
+    where = here()
+
     def on_forward(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        calls.append(Call(name, module, _shape(args), _shape(output)))
+        if here() == where:  # not another thread's forward
+            calls.append(Call(name, module, _shape(args), _shape(output)))
 
     return on_forward
 

@@ -153,7 +153,7 @@ class RationedBytes(io.BytesIO):
         if self.ration < 0:
             raise DecodeError(
                 "The file points at the same bytes again and again, as damaged or hostile files do. "
-                "Save it anew as PNG or JPEG."
+                "Save it again as PNG or JPEG."
             )
         return part
 

@@ -229,7 +229,7 @@ def _sent(event: gr.EventData, name: str) -> Any:
     """What the page sent along with an event; anyone can send anything."""
     value = event._data.get(name) if isinstance(event._data, dict) else None
     if not isinstance(value, str | int) or isinstance(value, bool):
-        raise gr.Error(f"The request lacks its {name}.", print_exception=False)
+        raise gr.Error(f'The request is missing "{name}".', print_exception=False)
     return value
 
 

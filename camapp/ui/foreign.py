@@ -20,7 +20,7 @@ def refuse_urls() -> None:
 
 
 async def _refuse_input(url: str) -> NoReturn:
-    raise gr.Error("A picture given by its URL is not taken: upload the file.", print_exception=False)
+    raise gr.Error("Pictures cannot be loaded from a URL. Upload the file instead.", print_exception=False)
 
 
 async def _refuse_file(url: str, request: Request) -> NoReturn:

@@ -11,7 +11,7 @@ import gradio as gr
 
 from camapp.errors import CamappError
 
-UNEXPECTED = "Something went wrong on the server; its log says what. Try again, or with another picture."
+UNEXPECTED = "Something went wrong on the server (see its log). Try again, or with another picture."
 
 _log = logging.getLogger(__name__)
 

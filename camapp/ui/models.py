@@ -64,7 +64,9 @@ class ModelPool:
             ModelError: the page does not offer it.
         """
         if name not in self._cards:
-            raise ModelError(f'This page offers no model "{name}".{did_you_mean(name, self._cards)} {self._known()}')
+            raise ModelError(
+                f'Model "{name}" is not available on this page.{did_you_mean(name, self._cards)} {self._known()}'
+            )
         return self._cards[name]
 
     def load(self, name: str) -> LoadedModel:

@@ -19,13 +19,13 @@ from starlette.routing import Route
 
 from camapp.errors import UsageError
 from camapp.explanation import Explanation
-from camapp.files import safe_stem
+from camapp.files import safe_name, safe_stem
 from camapp.images.render import heatmap_16bit, png_bytes
 from camapp.ui.environment import KEPT_SECONDS
 
 MOST_KEPT = 200
 MOST_BYTES = 512 * 2**20
-GONE = "This result is no longer kept. Explain the picture again, then download it."
+GONE = "This result has expired. Explain the picture again, then download it."
 
 # Encoding a picture of 50 million pixels takes a second and a few hundred megabytes.
 _encoders = threading.BoundedSemaphore(2)
@@ -47,6 +47,7 @@ class Results:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def keep(self, explanation: Explanation) -> str:
         """Keep a result for an hour, or until there are too many; its token."""
@@ -70,14 +71,16 @@ class Results:
     def _answer(self, request: Request) -> Response:
         explanation = self.find(request.path_params["token"])
         make = _MAKERS.get(request.path_params["file"])
-        if explanation is None or make is None:
+        if make is None:
+            return PlainTextResponse("There is no such file.", 404)
+        if explanation is None:
             return PlainTextResponse(GONE, 404)
         try:
             with _encoders:
                 content = make(explanation, request)
         except (UsageError, ValueError) as error:
             return PlainTextResponse(str(error), 400)
-        name = f"{safe_stem(explanation.picture.name)}-{safe_stem(explanation.classes[0].label)[:40]}"
+        name = f"{safe_stem(explanation.picture.name)}-{safe_name(explanation.classes[0].label)[:40]}"
         file = request.path_params["file"]
         headers = {
             "content-disposition": f"attachment; filename*=UTF-8''{quote(f'{name}.{file}')}",
@@ -86,14 +89,26 @@ class Results:
         return Response(content, media_type=_MEDIA_TYPES[file.rpartition(".")[2]], headers=headers)
 
     def _make_room(self) -> None:
+        """Drop results past their time, and the oldest while there are too many; the newest stays until its time."""
         total = sum(kept.bytes for kept in self._kept.values())
-        while len(self._kept) > 1:
+        while self._kept:
             oldest = next(iter(self._kept.values()))
             too_old = time.monotonic() - oldest.since > KEPT_SECONDS
-            if not (too_old or len(self._kept) > MOST_KEPT or total > MOST_BYTES):
+            too_many = len(self._kept) > MOST_KEPT or total > MOST_BYTES
+            if not too_old and not (too_many and len(self._kept) > 1):
                 break
             self._kept.popitem(last=False)
             total -= oldest.bytes
+        if self._kept and self._timer is None:
+            self._timer = threading.Timer(KEPT_SECONDS / 60, self._sweep)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _sweep(self) -> None:
+        """Run every minute while there are results: they go also when nobody asks for anything any more."""
+        with self._lock:
+            self._timer = None
+            self._make_room()
 
 
 def _overlay(explanation: Explanation, request: Request) -> bytes:

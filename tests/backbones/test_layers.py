@@ -55,7 +55,7 @@ def test_every_layout_brings_the_same_map() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 1000), (2, 8, 768), (2, 200, 768), (2, 3, 4, 5, 6)])
 def test_an_output_without_a_place_in_the_picture_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(LayerError, match=r'"fc" gives an output of shape .* no place in a picture of 224x224'):
+    with pytest.raises(LayerError, match=r'"fc" gives an output of shape .* does not map onto a picture of 224x224'):
         find_layout(nn.Identity(), "fc", shape, (2, 3, 224, 224))
 
 
@@ -118,13 +118,13 @@ class Attentive(nn.Module):
 
 @pytest.mark.parametrize("side", [196, 197, 198])
 def test_an_attention_matrix_is_no_map(side: int) -> None:
-    with pytest.raises(LayerError, match="no place in a picture"):
+    with pytest.raises(LayerError, match="does not map onto a picture"):
         find_layout(Attentive(), "attn_drop", (1, 4, side, side), (1, 3, 224, 224))
 
 
 @pytest.mark.parametrize("shape", [(1, 196, 64, 3), (1, 3, 197, 64), (1, 50, 19, 8), (1, 4, 256, 64)])
 def test_a_grid_without_the_pictures_aspect_is_no_map(shape: tuple[int, ...]) -> None:
-    with pytest.raises(LayerError, match="no place in a picture"):
+    with pytest.raises(LayerError, match="does not map onto a picture"):
         find_layout(nn.Identity(), "x", shape, (1, 3, 224, 224))
 
 

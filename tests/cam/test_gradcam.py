@@ -134,7 +134,7 @@ def test_targets_may_be_a_tensor_or_an_array() -> None:
         ("tabby", '"tabby" is not a class index'),
         (1.5, "1.5 is not a class index"),
         (True, "True is not a class index"),
-        (TopClasses(6), "The top 6 classes of a model with 5 classes do not exist"),
+        (TopClasses(6), "Cannot explain the top 6 classes: the model has only 5"),
     ],
 )
 def test_targets_that_do_not_fit_are_refused_with_the_reason(targets: object, message: str) -> None:
@@ -168,7 +168,7 @@ def test_layers_that_do_not_exist_or_never_run_are_refused() -> None:
         GradCAM(Plain(), nn.Conv2d(1, 1, 1))
     with pytest.raises(LayerError, match="never called"):
         GradCAM(Reused(), "unused")(torch.randn(1, 3, 8, 8))
-    with pytest.raises(LayerError, match="no place in a picture"):
+    with pytest.raises(LayerError, match="does not map onto a picture"):
         GradCAM(Plain(), "head")(torch.randn(1, 3, 8, 8))
 
 
@@ -283,6 +283,7 @@ def test_every_blank_map_has_a_reason_and_is_all_zero() -> None:
         (Constant(-1.0), ramp, "no positive evidence"),
         (Constant(1.0), flat, "flat"),
         (Constant(0.0), ramp, "no gradient"),
+        (Constant(1.0), torch.zeros(1, 3, 4, 4), "no activation"),
         (Constant(1.0), ramp * float("nan"), "not finite"),
     ]
     for model, inputs, reason in cases:
@@ -397,7 +398,9 @@ def test_several_classes_are_right_also_where_the_rows_of_a_batch_depend_on_each
         wanted = by_hand(*full_autograd(model, "target", inputs, [target]))
         np.testing.assert_allclose(together.raw[:, k].numpy(), wanted, rtol=1e-4, atol=1e-6)
     assert together.notes == ()
-    assert "depends on the pictures beside it" in GradCAM(model, "target")(inputs.repeat(2, 1, 1, 1), 1).notes[0]
+    assert (
+        "depends on the other pictures of the batch" in GradCAM(model, "target")(inputs.repeat(2, 1, 1, 1), 1).notes[0]
+    )
 
 
 class WritesOnInput(Plain):
@@ -429,7 +432,9 @@ def test_points_of_evidence_in_a_map_larger_than_the_input_are_not_lost() -> Non
 
     raw = torch.zeros(1, 64, 64)
     raw[0, 12, 20] = 1.0
-    shown = normalised_maps(raw, (8, 8))[0]
+    maps, shows = normalised_maps(raw, (8, 8))
+    shown = maps[0]
+    assert shows.tolist() == [True]
     assert shown.max() == 1
     assert divmod(int(shown.argmax()), 8) == (1, 2)
 
@@ -487,3 +492,110 @@ def test_a_model_built_in_inference_mode_is_refused_with_the_remedy() -> None:
         model = Plain()
     with pytest.raises(ModelError, match=r"Build or load it outside"):
         GradCAM(model, "last")
+
+
+class Mixing(nn.Module):
+    """Returns a row for every repeated row, but each depends on the others."""
+
+    def __init__(self, mix: str) -> None:
+        super().__init__()
+        self.target = nn.Conv2d(3, 4, 3, padding=1)
+        self.last = nn.Conv2d(4, 4, 3, padding=1)
+        self.head = nn.Linear(4, 3)
+        self.mix = mix
+        self.forwards = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.forwards += 1
+        y = self.target(x)
+        if self.mix == "roll":  # changes the scores of the copies when there are several pictures
+            y = y + y.roll(1, 0)
+        elif self.mix == "centre":  # leaves the scores of the copies alike: only the gradients mix
+            y = y - 0.5 * y.mean(0)
+        elif self.mix == "statistics":
+            y = F.batch_norm(y, None, None, training=True)
+        return self.head(F.relu(self.last(y)).mean((2, 3)))
+
+
+@pytest.mark.parametrize("mix", ["roll", "centre", "statistics"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_networks_that_mix_repeated_rows_are_found_out_once_and_explained_class_by_class(mix: str, rows: int) -> None:
+    model, inputs = Mixing(mix).eval(), torch.randn(rows, 3, 8, 8)
+    classes = [[0, 1, 2]] * rows
+    engine = GradCAM(model, "target")
+    together = engine(inputs, classes)
+    for k in range(3):
+        wanted = by_hand(*full_autograd(model, "target", inputs, [k] * rows))
+        np.testing.assert_allclose(together.raw[:, k].numpy(), wanted, rtol=1e-4, atol=1e-6)
+    counts = []
+    for again in (engine, GradCAM(model, "target")):  # remembered for the model, not only by the engine
+        model.forwards = 0
+        again(inputs, classes)
+        counts.append(model.forwards)
+    assert counts == ([1, 1])
+
+
+def test_networks_that_keep_rows_apart_run_once_for_all_classes_from_the_first_call() -> None:
+    model, inputs = Mixing("not at all").eval(), torch.randn(2, 3, 8, 8)
+    rows: list[int] = []
+    model.head.register_forward_hook(lambda module, args, output: rows.append(len(output)))
+    for _ in range(2):
+        GradCAM(model, "target")(inputs, [[0, 1, 2]] * 2)
+    assert rows == [6, 6]
+
+
+def test_gradients_of_float16_do_not_vanish_in_the_mean_over_a_large_map() -> None:
+    model = Plain().eval()
+    with torch.no_grad():
+        model.head.weight.mul_(1e-3)
+    inputs = torch.randn(1, 3, 256, 256)
+    wanted = GradCAM(model, "stem")(inputs, 1)
+    result = GradCAM(model.half(), "stem")(inputs, 1)
+    assert result.reasons == [None]
+    assert (result.raw - wanted.raw).abs().max() <= 0.05 * wanted.raw.abs().max()
+
+
+def test_equal_scores_put_the_lower_class_first() -> None:
+    model = Plain(classes=40).eval()
+    with torch.no_grad():
+        model.head.weight.zero_()
+        model.head.bias.zero_()
+    assert GradCAM(model, "last")(torch.randn(1, 3, 16, 16), TopClasses(40)).targets.tolist() == [list(range(40))]
+
+
+def test_what_is_flat_and_what_is_shown_never_disagree() -> None:
+    from camapp.cam.result import blank_reasons, normalised_maps
+
+    raw = torch.full((4, 3, 3), 1e6)
+    raw[1, 1, 1] += 0.5  # below the rounding that a map of 1e6 in float32 can be told from
+    raw[2, 1, 1] += 2.2
+    raw[3, 1, 1] += 1e3
+    for size in ((3, 3), (4, 4), (9, 7)):
+        maps, shows = normalised_maps(raw, size)
+        reasons = blank_reasons(raw, shows, torch.ones(4, dtype=torch.bool), "x")
+        for shown, reason in zip(maps, reasons, strict=True):
+            assert (reason is None) == bool(shown.any())
+        assert str(reasons[0]).startswith("flat")
+        assert reasons[3] is None
+
+
+@pytest.mark.parametrize(
+    ("give", "message"),
+    [
+        (lambda y: y.to(torch.complex64), "complex64"),
+        (lambda y: (y.long(), y), "int64"),
+        (lambda y: {"a": y}, "dict"),
+    ],
+)
+def test_a_layer_without_a_real_tensor_is_refused(give: object, message: str) -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Wrapped(give)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.inner(x)
+            return self.inner.net(x)
+
+    with pytest.raises(LayerError, match=rf'"inner" gives a? ?.*{message}.*real numbers'):
+        GradCAM(Outer().eval(), "inner")(torch.randn(1, 3, 16, 16), 0)

@@ -232,3 +232,27 @@ def test_models_joined_after_both_were_used_take_turns_too() -> None:
     thread.join(10)
     assert left.is_set()
     assert two.training
+
+
+def test_an_untouched_buffer_is_not_written_even_if_it_holds_nan() -> None:
+    model = Plain()
+    model.norm.running_mean.fill_(float("nan"))
+    version = model.norm.running_mean._version
+    with as_found(model):
+        model(torch.randn(1, 3, 8, 8))
+    assert model.norm.running_mean._version == version
+
+
+def test_another_threads_calls_are_not_traced() -> None:
+    from camapp.hooks.trace import trace_calls
+
+    class Guest(Plain):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            guest = threading.Thread(target=lambda: self.last(torch.randn(7, 6, 4, 4)))
+            guest.start()
+            guest.join()
+            return super().forward(x)
+
+    calls = trace_calls(Guest(), torch.randn(1, 3, 8, 8))
+    assert [call.name for call in calls] == ["stem", "norm", "last", "head"]
+    assert {call.outputs[0] for call in calls if call.outputs} == {1}

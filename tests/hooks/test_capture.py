@@ -209,3 +209,35 @@ def test_the_first_tensor_of_a_tuple_is_tapped_and_the_rest_passes() -> None:
     torch.testing.assert_close(logits, model(inputs))
     wanted = (model.head.weight[0] / 5).expand(2, 5, 4)
     torch.testing.assert_close(capture["body"].gradient, wanted.detach())
+
+
+def test_a_named_tuple_keeps_its_kind() -> None:
+    from collections import namedtuple
+
+    Pair = namedtuple("Pair", "first second")
+
+    class Paired(Plain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pair = _Pairing(Pair)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            pair = self.pair(self.last(self.norm(self.stem(x))))
+            return self.head((pair.first + pair.second).mean((2, 3)))
+
+    model, inputs = Paired().eval(), torch.randn(1, 3, 8, 8)
+    with as_found(model):
+        with Capture(model, ["pair"]) as capture:
+            logits = model(inputs)
+        capture.backward(logits[:, 0])
+    torch.testing.assert_close(logits, model(inputs))
+    assert capture["pair"].gradient is not None
+
+
+class _Pairing(nn.Module):
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.kind(x * 2, x)

@@ -88,7 +88,7 @@ def test_the_api_is_documented_under_its_name_and_shows_nothing_else(client: Cli
     [
         ({"model": "resnet5000"}, 'no model "resnet5000"'),
         ({"model": "resnet50"}, "Models here: efficientnet_lite0"),  # a card, but its weights are not here
-        ({"model": "../../etc/passwd"}, "offers no model"),
+        ({"model": "../../etc/passwd"}, "is not available on this page"),
         ({"layer": "bn22"}, "Did you mean bn2"),
         ({"layer": "__class__"}, "No layer"),
         ({"method": "magic"}, 'No method "magic"'),

@@ -169,6 +169,19 @@ def test_results_are_given_up_when_their_pictures_take_too_much_memory(
     assert [results.find(token) is not None for token in tokens] == [False, False, True, True]
 
 
+def test_results_go_when_their_time_is_over_even_if_nobody_asks_any_more(
+    explanation: Explanation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_room, "KEPT_SECONDS", 0.6)
+    results = Results()
+    token = results.keep(explanation)
+    assert results.find(token) is explanation
+    deadline = time.monotonic() + 10
+    while results._kept and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not results._kept
+
+
 @pytest.mark.parametrize(
     ("probability", "text"),
     [(0.0, "0.0%"), (0.0004, "< 0.1%"), (0.386, "38.6%"), (0.99999, "> 99.9%"), (1.0, "100.0%")],
