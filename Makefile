@@ -10,7 +10,7 @@ ARGS ?=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-app: $(VENV)/.app ## set up, and open the page on http://127.0.0.1:7860
+app: $(VENV)/.app ## set up, and serve the page on http://127.0.0.1:7860 (GRADIO_SERVER_PORT=7861 for another port)
 	$(BIN)/python app.py $(ARGS)
 
 test: $(VENV)/.test ## set up, and run the tests (minutes)

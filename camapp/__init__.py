@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from camapp.backbones.cards import ModelCard, list_cards
     from camapp.backbones.layers import LayerInfo, list_layers
     from camapp.backbones.load import LoadedModel, load_model
+    from camapp.backbones.wrap import wrap_model
     from camapp.cam.methods.gradcam import GradCAM
     from camapp.cam.result import CamResult
     from camapp.cam.targets import TopClasses
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         UsageError,
         WeightsError,
     )
-    from camapp.explain import explain
+    from camapp.explainer import explain
     from camapp.explanation import Explanation, Prediction, SavedFiles
     from camapp.images.decode import Limits, Picture, decode
 
@@ -58,10 +59,11 @@ _HOMES = {
     "UsageError": "camapp.errors",
     "WeightsError": "camapp.errors",
     "decode": "camapp.images.decode",
-    "explain": "camapp.explain",
+    "explain": "camapp.explainer",
     "list_cards": "camapp.backbones.cards",
     "list_layers": "camapp.backbones.layers",
     "load_model": "camapp.backbones.load",
+    "wrap_model": "camapp.backbones.wrap",
 }
 
 __all__ = [
@@ -89,6 +91,7 @@ __all__ = [
     "list_cards",
     "list_layers",
     "load_model",
+    "wrap_model",
 ]
 
 

@@ -92,7 +92,7 @@ def explain(
     """Write heatmaps of pictures: overlay, 16-bit heatmap, values and facts for each explained class."""
     from camapp.cam.methods import find_method
     from camapp.cam.targets import TopClasses
-    from camapp.explain import explain as explain_picture
+    from camapp.explainer import explain as explain_picture
     from camapp.files import safe_stem, unused_stem
     from camapp.images.geometry import checked_fit
     from camapp.images.render import checked_paint

@@ -55,7 +55,7 @@ def test_the_architecture_names_every_room() -> None:
 def test_the_example_card_is_a_card(tmp_path: Path) -> None:
     example = re.search(r"```toml\n(.*?)```", (ROOT / "docs" / "models.md").read_text(), re.DOTALL)
     assert example
-    text = example[1].replace('sha256 = "..."', f'sha256 = "{"0" * 64}"')
+    text = example[1]
     (tmp_path / "my_birds.toml").write_text(text)
     card = read_card(tmp_path / "my_birds.toml")
     assert card.name == "my_birds"

@@ -34,6 +34,12 @@ def test_every_public_name_exists_and_is_documented() -> None:
         camapp.GradCam  # noqa: B018
 
 
+def test_no_public_name_is_hidden_by_a_module_of_the_same_name() -> None:
+    """Python binds an imported submodule to its package: camapp.explain would become a module for who comes later."""
+    modules = {path.stem for path in (ROOT / "camapp").iterdir()}
+    assert not modules & set(camapp.__all__)
+
+
 @pytest.mark.parametrize(
     "command", [["-c", "import camapp"], ["-m", "camapp", "--help"], ["-m", "camapp", "--version"]]
 )

@@ -80,7 +80,7 @@ class LoadedModel:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ModelError(
                 f"{self.name} fails on its own input of {size}: {reason} "
-                f"Check input.size and architecture in its card{f' {self.card.path}' if self.card.path else ''}."
+                + (f"Check input.size and architecture in its card {self.card.path}." if self.card.path else "")
             ) from error
 
     def label(self, index: int) -> str:
@@ -96,7 +96,7 @@ class LoadedModel:
 
         Args:
             wanted: its index (digits are an index too, whatever the labels are), its name in any case, or the start of
-                a name that no other name shares.
+                a name that no other name shares, nor has as a word of its own.
 
         Raises:
             TargetError: no class is meant, or several are; lists the candidates.
@@ -106,8 +106,7 @@ class LoadedModel:
         text = wanted.strip().lower()
         if re.fullmatch(r"[+-]?\d{1,18}", text):
             return self._in_range(int(text))
-        named = [index for index, label in enumerate(self.labels) if label.lower() == text]
-        hits = named or [index for index, label in enumerate(self.labels) if text and label.lower().startswith(text)]
+        hits = self._meant(text) if text else []
         if len(hits) == 1:
             return hits[0]
         if hits:
@@ -115,6 +114,13 @@ class LoadedModel:
         alike = [self.labels.index(label) for label in closest(text, self.labels)] if text else []
         hint = f" Did you mean {self._listed(alike)}?" if alike else ""
         raise TargetError(f'{self.name} has no class "{wanted}".{hint} Give a name or an index, {self._range}.')
+
+    def _meant(self, text: str) -> list[int]:
+        """The classes of that name; else those that begin with it or have it as a word: "cat" is no catamaran."""
+        word = re.compile(rf"\b{re.escape(text)}\b")
+        lowered = [label.lower() for label in self.labels]
+        named = [index for index, label in enumerate(lowered) if label == text]
+        return named or [index for index, label in enumerate(lowered) if label.startswith(text) or word.search(label)]
 
     @property
     def _range(self) -> str:

@@ -275,4 +275,4 @@ def _source(card: ModelCard, path: Path) -> str:
         return f"torchvision {source.name} ({path.name})"
     if isinstance(source, TimmSource):
         return f"timm {card.architecture.partition(':')[2]}.{source.tag}"
-    return f"file {path}"
+    return f"file {path.name}"  # its folder is nobody's business who sees the page

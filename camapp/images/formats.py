@@ -24,7 +24,7 @@ from PIL import (
 
 from camapp.errors import DecodeError
 
-READ = "JPEG, PNG, WebP, GIF, AVIF, HEIC, TIFF, BMP, PPM"
+READ = "JPEG, PNG, WebP, GIF, AVIF, TIFF, BMP, PPM and, with the extra camapp[heif], HEIC"
 
 # Pillow 12.3 counts the pages of a TIFF in quadratic time, and 20 MiB have room for 150,000 of them.
 MOST_PAGES = 1000

@@ -11,7 +11,7 @@ from camapp.backbones.layers import LayerInfo
 from camapp.backbones.load import LoadedModel
 from camapp.cam.methods import find_method
 from camapp.errors import UsageError
-from camapp.explain import explain
+from camapp.explainer import explain
 from camapp.explanation import Explanation
 from camapp.ui.environment import new_result_folder
 from camapp.ui.messages import in_words

@@ -219,7 +219,7 @@ def _other_models(pool: ModelPool) -> None:
     count = "1 more model" if len(pool.missing) == 1 else f"{len(pool.missing)} more models"
     gr.HTML(
         f'<details class="other-models"><summary>{count} without weights here</summary>'
-        f"<p>{names}. <code>camapp models</code> says how to get their weights.</p></details>",
+        f"<p>{names}. <code>camapp models --json</code> says how to get their weights.</p></details>",
         elem_id="other-models",
         apply_default_css=False,
     )

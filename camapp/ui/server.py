@@ -65,7 +65,8 @@ class Page(gr.Blocks):
                 launched = super().launch(*arguments, **{**options, "prevent_thread_lock": True})
             except OSError as error:
                 raise UsageError(
-                    f"Cannot serve on {host}, port {options.get('server_port') or 7860}: {error} Give another port."
+                    f"Cannot serve on {host}, port {options.get('server_port') or 7860}: the port is taken or may not "
+                    "be used. Choose another: camapp serve --port 7861, or GRADIO_SERVER_PORT=7861 make app."
                 ) from error
             if self._is_running_in_reload_thread or not self.is_running:
                 return launched

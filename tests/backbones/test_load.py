@@ -296,3 +296,12 @@ def test_googlenet_rescales_its_input_only_with_the_weights_that_torchvision_pub
     published = 'kind = "torchvision"\nname = "GoogLeNet_Weights.IMAGENET1K_V1"'
     mine.write_text(card.replace('kind = "file"\nfile = "mine.safetensors"', published), encoding="utf-8")
     assert build(find_card(mine)).transform_input
+
+
+def test_a_short_name_never_means_a_longer_word() -> None:
+    model = load_model(random_weights=True, device="cpu")
+    with pytest.raises(TargetError, match=r'"cat" may be .*tiger cat \(282\).*'):
+        model.class_index("cat")  # "catamaran" is the only name that begins with it
+    assert model.labels[model.class_index("catam")] == "catamaran"
+    assert model.labels[model.class_index("egyptian")] == "Egyptian cat"
+    assert model.labels[model.class_index("tiger cat")] == "tiger cat"

@@ -242,7 +242,7 @@ class TestReading:
         module = build(card)
         loaded = load_weights(module, card, path)
         assert_holds(module, small_state())
-        assert (loaded.source, loaded.random, loaded.path) == (f"file {path}", False, path)
+        assert (loaded.source, loaded.random, loaded.path) == (f"file {path.name}", False, path)
 
     @pytest.mark.parametrize("wrapper", ["state_dict", "model", "model_state_dict"])
     @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "model.", "module._orig_mod.model."])

@@ -18,7 +18,7 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 
 from camapp.backbones.load import load_model
-from camapp.explain import explain
+from camapp.explainer import explain
 from tests.images.odd_pictures import ODD_PICTURES, Odd
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
@@ -86,7 +86,7 @@ def test_the_api_is_documented_under_its_name_and_shows_nothing_else(client: Cli
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "resnet5000"}, 'no model "resnet5000"'),
+        ({"model": "resnet5000"}, 'Model "resnet5000" is not available'),
         ({"model": "resnet50"}, "Models here: efficientnet_lite0"),  # a card, but its weights are not here
         ({"model": "../../etc/passwd"}, "is not available on this page"),
         ({"layer": "bn22"}, "Did you mean bn2"),

@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from camapp.backbones.load import load_model
-from camapp.explain import explain
+from camapp.explainer import explain
 
 pytestmark = pytest.mark.browser
 

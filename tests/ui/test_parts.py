@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camapp.errors import ModelError, UsageError, WeightsError
-from camapp.explain import explain
+from camapp.explainer import explain
 from camapp.explanation import Explanation
 from camapp.images.geometry import Geometry
 from camapp.ui import models as pool_room

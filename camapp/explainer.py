@@ -58,8 +58,9 @@ def explain(
     loaded = load_model(model) if isinstance(model, str) else model
     if not isinstance(loaded, LoadedModel):
         raise UsageError(
-            f"model is a {type(model).__name__}; needed is a card's name or a LoadedModel, which know how to prepare a "
-            "picture. For a plain nn.Module and a prepared tensor use camapp.GradCAM(model)(inputs)."
+            f"model is a {type(model).__name__}; needed is a card's name or a LoadedModel, which know how to prepare "
+            "a picture. camapp.wrap_model(network, size=..., mean=..., std=...) makes one of any nn.Module; for a "
+            "prepared tensor there is camapp.GradCAM(model)(inputs)."
         )
     engine = find_method(method)(loaded, layer)
     wanted = _wanted(targets, top_k)
