@@ -87,7 +87,9 @@ class GradientMethod(ABC):
             layout = find_layout(self._model, layer, activation.shape, inputs.shape)
             gradients = layout.to_maps(gradient).float()
             activations = layout.to_maps(activation).float()
-            activations = activations.repeat_interleave(len(gradients) // len(activations), dim=0)
+            copies = len(gradients) // len(activations)
+            if copies > 1:
+                activations = activations.repeat_interleave(copies, dim=0)
             # No gradient on the map, though perhaps on a class token: no path from the map to the score.
             reached = (gradients != 0).flatten(1).any(1)
             return self.combine(activations, gradients), reached

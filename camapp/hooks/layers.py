@@ -44,10 +44,13 @@ def find_layer(model: nn.Module, layer: str | nn.Module) -> Layer:
         return Layer(_name_of(model, layer), layer)
     if not isinstance(layer, str):
         raise LayerError(f"A layer is a name or a module, not {type(layer).__name__}.")
+    try:
+        if layer:
+            return Layer(layer, model.get_submodule(layer))
+    except AttributeError:
+        pass  # a call of a layer, or a name that the model does not have
     modules = dict(model.named_modules(remove_duplicate=False))
     modules.pop("", None)
-    if layer in modules:
-        return Layer(layer, modules[layer])
     named = _CALL.fullmatch(layer)
     if named and named["name"] in modules:
         return Layer(named["name"], modules[named["name"]], int(named["call"]))
