@@ -81,7 +81,7 @@ def explain(
     top_k: Annotated[int | None, typer.Option("--top-k", "-k", help="Explain the K likeliest classes.")] = None,
     folder: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("camapp-out"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a picture.")] = False,
-    alpha: Annotated[float, typer.Option(help="Opacity of the heatmap, 0 to 1.")] = 0.5,
+    alpha: Annotated[float, typer.Option(help="Opacity of the heatmap at its hottest, 0 to 1.")] = 0.7,
     colormap: Annotated[str, typer.Option(help="viridis, magma, inferno, cividis, gray, turbo or jet.")] = "viridis",
     hide_below: Annotated[float, typer.Option(help="Show the picture where the map is below this, 0 to 1.")] = 0.0,
     fit: Annotated[str | None, typer.Option(help="crop, letterbox or stretch; the model's own way by default.")] = None,
@@ -179,7 +179,7 @@ def list_layers_of(
     from camapp.backbones.load import load_model
 
     loaded = load_model(model, random_weights=True, device="cpu", models=models)  # shapes need no weights
-    layers = [one for one in list_layers(loaded) if one.grid or not maps]
+    layers = [one for one in list_layers(loaded) if one.worth_explaining or not maps]
     if as_json:
         print(json.dumps([vars(one) for one in layers], indent=2))
         return

@@ -22,7 +22,7 @@ from camapp.errors import UsageError
 from camapp.files import safe_name, safe_stem, write_atomically
 from camapp.images.decode import Picture
 from camapp.images.geometry import Geometry
-from camapp.images.render import checked_paint, heatmap_16bit, overlay, png_bytes, stamp
+from camapp.images.render import ALPHA, checked_paint, heatmap_16bit, overlay, png_bytes, stamp
 from camapp.version import VERSION
 
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
@@ -124,7 +124,7 @@ class Explanation:
         self,
         k: int = 0,
         *,
-        alpha: float = 0.5,
+        alpha: float = ALPHA,
         colormap: str = "viridis",
         hide_below: float = 0.0,
         frame: bool = True,
@@ -135,7 +135,8 @@ class Explanation:
 
         Args:
             k: which of the explained classes.
-            alpha: 0 shows only the picture, 1 only the heatmap.
+            alpha: opacity where the map is hottest; cooler parts show more of the picture. 0 shows only the picture, 1
+                only the heatmap.
             colormap: one of ``camapp.images.render.COLORMAPS``.
             hide_below: leave the picture as it is where the map is below this value, 0-1.
             frame: outline what the model saw, where that is not the whole picture.
@@ -160,7 +161,7 @@ class Explanation:
         folder: str | os.PathLike[str],
         *,
         stem: str | None = None,
-        alpha: float = 0.5,
+        alpha: float = ALPHA,
         colormap: str = "viridis",
         hide_below: float = 0.0,
     ) -> list[SavedFiles]:

@@ -65,6 +65,14 @@ class LayerInfo:
     grid: tuple[int, int] | None
     recommended: bool
 
+    @property
+    def worth_explaining(self) -> bool:
+        """Whether it has a map of its own; some layers only pass on what the layer before them gave."""
+        return self.grid is not None and (self.recommended or self.kind not in _PASSING_ON)
+
+
+_PASSING_ON = ("Identity", "Dropout", "DropPath", "Dropout2d")
+
 
 def find_layout(model: nn.Module, layer: str, shape: Sequence[int], inputs: Sequence[int]) -> Layout:
     """How an output of ``shape`` lies in inputs of shape (B, 3, H, W).

@@ -20,6 +20,12 @@ COLORMAPS = {
 }
 
 
+# The default opacity at the hottest place, and how much faster it falls than the heat.
+ALPHA, VEIL = 0.7, 4.0
+
+BAND_PIXELS = 2**18
+
+
 def colors_of(colormap: str) -> np.ndarray:
     """The 256 colours of a colour map, from 0 to 1: (256, 3) uint8 RGB.
 
@@ -38,6 +44,15 @@ def colors_of(colormap: str) -> np.ndarray:
     return np.ascontiguousarray(cv2.applyColorMap(column, code)[:, 0, ::-1])
 
 
+def opacities(alpha: float) -> np.ndarray:
+    """The opacity of each of 256 levels of heat, (256,): ``alpha ** (1 + 4 * (1 - heat))``.
+
+    It is ``alpha`` at the hottest and rises with the heat, so that cold parts are not veiled; 0 and 1 are 0 and 1 at
+    every level.
+    """
+    return alpha ** (1 + VEIL * (1 - np.arange(256) / 255))
+
+
 def checked_paint(alpha: float, colormap: str, hide_below: float = 0.0) -> None:
     """Raise a UsageError for an alpha or a threshold outside 0-1, or an unknown colour map."""
     for name, value in (("alpha", alpha), ("hide_below", hide_below)):
@@ -48,8 +63,12 @@ def checked_paint(alpha: float, colormap: str, hide_below: float = 0.0) -> None:
 
 def colorize(heatmap: np.ndarray, colormap: str = "viridis") -> np.ndarray:
     """A heatmap (H, W) in [0, 1] as colours (H, W, 3) uint8 RGB."""
-    levels = (np.clip(heatmap, 0, 1) * 255 + 0.5).astype(np.uint8)
-    return colors_of(colormap)[levels]
+    return colors_of(colormap)[levels_of(heatmap)]
+
+
+def levels_of(heatmap: np.ndarray) -> np.ndarray:
+    """A heatmap in [0, 1] as the nearest of 256 levels, (H, W) uint8."""
+    return (np.clip(heatmap, 0, 1) * 255 + 0.5).astype(np.uint8)
 
 
 def overlay(
@@ -57,7 +76,7 @@ def overlay(
     heatmap: np.ndarray,
     geometry: Geometry | None = None,
     *,
-    alpha: float = 0.5,
+    alpha: float = ALPHA,
     colormap: str = "viridis",
     hide_below: float = 0.0,
     frame: bool = True,
@@ -68,7 +87,8 @@ def overlay(
         rgb: (H, W, 3) uint8.
         heatmap: (H, W) in [0, 1], of the same size.
         geometry: says which part the model saw; the rest of the picture is left as it is.
-        alpha: 0 shows only the picture, 1 only the heatmap.
+        alpha: opacity where the map is hottest; cooler places show more of the picture, see ``opacities``. 0 shows
+            only the picture, 1 only the heatmap.
         colormap: one of ``COLORMAPS``.
         hide_below: leave the picture as it is where the heatmap is below this value, 0-1.
         frame: outline what the model saw, where that is not all.
@@ -84,12 +104,21 @@ def overlay(
     checked_paint(alpha, colormap, hide_below)
     rows, columns = geometry.seen_pixels if geometry else (slice(None), slice(None))
     painted = np.array(rgb)
-    heat, seen = heatmap[rows, columns], np.ascontiguousarray(rgb[rows, columns])
-    mixed = cv2.addWeighted(seen, 1 - alpha, colorize(heat, colormap), alpha, 0)
-    painted[rows, columns] = np.where((heat < hide_below)[..., None], seen, mixed)
+    _mix(painted[rows, columns], heatmap[rows, columns], alpha, colormap, hide_below)
     if frame and geometry and not geometry.sees_all:
         _dashed_frame(painted, rows, columns)
     return painted
+
+
+def _mix(painted: np.ndarray, heat: np.ndarray, alpha: float, colormap: str, hide_below: float) -> None:
+    """Lay the colours over ``painted`` in place, band by band: a picture of 50 megapixels in floats takes gigabytes."""
+    colors, weights = colors_of(colormap).astype(np.float64), opacities(alpha)[:, None]
+    rows = max(1, BAND_PIXELS // max(1, heat.shape[1]))
+    for top in range(0, len(heat), rows):
+        band, hot = painted[top : top + rows], heat[top : top + rows]
+        level = levels_of(hot)
+        mixed = np.rint(band * (1 - weights)[level] + (colors * weights)[level]).astype(np.uint8)
+        band[...] = np.where((hot < hide_below)[..., None], band, mixed)
 
 
 def stamp(rgb: np.ndarray, text: str) -> np.ndarray:

@@ -14,9 +14,6 @@ from camapp.errors import ModelError, did_you_mean
 
 MOST_LOADED = 3
 
-# They pass on what the layer before them gave: in a list of layers to choose from they are only noise.
-_PASSING_ON = ("Identity", "Dropout")
-
 
 class ModelPool:
     """The models whose weights are on this machine; the last few used stay loaded. Nothing is downloaded.
@@ -106,5 +103,4 @@ class ModelPool:
 
 def _layers_with_a_map(model: LoadedModel) -> list[LayerInfo]:
     listed = list_layers(model)
-    chosen = [layer for layer in listed if layer.grid and (layer.recommended or layer.kind not in _PASSING_ON)]
-    return chosen[::-1]
+    return [layer for layer in listed if layer.worth_explaining][::-1]

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from camapp.errors import UsageError
 from camapp.explanation import Explanation
 from camapp.files import safe_name, safe_stem
-from camapp.images.render import heatmap_16bit, png_bytes
+from camapp.images.render import ALPHA, heatmap_16bit, png_bytes
 from camapp.ui.environment import KEPT_SECONDS
 
 MOST_KEPT = 200
@@ -115,7 +115,7 @@ def _overlay(explanation: Explanation, request: Request) -> bytes:
     look = request.query_params
     painted = explanation.overlay(
         0,
-        alpha=float(look.get("opacity", 0.5)),
+        alpha=float(look.get("opacity", ALPHA)),
         colormap=look.get("colors", "viridis"),
         hide_below=float(look.get("threshold", 0.0)),
     )

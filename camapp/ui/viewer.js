@@ -66,6 +66,8 @@ function draw() {
   const lowest = knobs.threshold.value * 2.55;
   const split = Math.round((width * knobs.split.value) / 100);
   const colors = colormaps[knobs.colors.value];
+  // As camapp.images.render.opacities: the cooler a place, the more of the picture shows.
+  const opacities = Float64Array.from({ length: 256 }, (_, level) => opacity ** (1 + props.veil * (1 - level / 255)));
   const sheet = context.createImageData(width, height);
   const out = sheet.data;
   out.set(picture);
@@ -74,8 +76,9 @@ function draw() {
       const at = (y * width + x) * 4;
       const level = heat[at];
       if (level < lowest) continue;
+      const weight = opacities[level];
       for (let channel = 0; channel < 3; channel++) {
-        out[at + channel] = picture[at + channel] * (1 - opacity) + colors[level * 3 + channel] * opacity; // stored rounded
+        out[at + channel] = picture[at + channel] * (1 - weight) + colors[level * 3 + channel] * weight; // stored rounded
       }
     }
   }

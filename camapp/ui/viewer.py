@@ -14,7 +14,7 @@ from PIL import Image
 
 from camapp.explanation import Explanation
 from camapp.images.geometry import Geometry
-from camapp.images.render import COLORMAPS, colors_of, png_bytes
+from camapp.images.render import COLORMAPS, VEIL, colors_of, png_bytes
 
 LONGEST_SIDE = 1280
 
@@ -32,6 +32,7 @@ def viewer(**options: Any) -> gr.HTML:
         css_template=(_HERE / "viewer.css").read_text(encoding="utf-8"),
         js_on_load=(_HERE / "viewer.js").read_text(encoding="utf-8"),
         apply_default_css=False,
+        veil=VEIL,
         colormaps={name: base64.b64encode(colors_of(name).tobytes()).decode() for name in COLORMAPS},
         **options,
     )

@@ -11,7 +11,7 @@ from PIL import Image
 from camapp.errors import UsageError
 from camapp.images.decode import Picture
 from camapp.images.geometry import Preprocessing, prepare
-from camapp.images.render import COLORMAPS, colorize, colors_of, heatmap_16bit, overlay, png_bytes, stamp
+from camapp.images.render import COLORMAPS, colorize, colors_of, heatmap_16bit, opacities, overlay, png_bytes, stamp
 
 
 @pytest.mark.parametrize("colormap", COLORMAPS)
@@ -32,11 +32,30 @@ def test_colours_are_taken_at_the_nearest_level() -> None:
     np.testing.assert_array_equal(colorize(heatmap, "gray")[0, :, 0], [0, 128, 255, 0, 255])
 
 
-def test_an_overlay_is_the_weighted_mean_of_picture_and_colours() -> None:
+def test_at_the_hottest_an_overlay_is_the_weighted_mean_of_picture_and_colours() -> None:
     rgb = np.full((4, 6, 3), 100, np.uint8)
     painted = overlay(rgb, np.ones((4, 6), np.float32), alpha=0.25, colormap="gray")
     np.testing.assert_array_equal(painted, np.full((4, 6, 3), round(100 * 0.75 + 255 * 0.25), np.uint8))
     assert (rgb == 100).all()  # the picture itself is not painted on
+
+
+def test_cooler_places_show_more_of_the_picture() -> None:
+    heatmap = np.linspace(0, 1, 256, dtype=np.float32)[None]
+    painted = overlay(np.zeros((1, 256, 3), np.uint8), heatmap, alpha=0.5, colormap="gray")[0, :, 0].astype(int)
+    by_hand = [round(level * 0.5 ** (1 + 4 * (1 - level / 255))) for level in range(256)]
+    np.testing.assert_array_equal(painted, by_hand)
+    weights = opacities(0.5)
+    assert (np.diff(weights) > 0).all()
+    assert weights[255] == 0.5
+    assert weights[0] == 0.5**5
+
+
+def test_bands_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    rgb, heatmap = rng.integers(0, 256, (37, 23, 3), dtype=np.uint8), rng.random((37, 23), dtype=np.float32)
+    whole = overlay(rgb, heatmap)
+    monkeypatch.setattr("camapp.images.render.BAND_PIXELS", 50)
+    np.testing.assert_array_equal(overlay(rgb, heatmap), whole)
 
 
 def test_below_the_threshold_the_picture_stays_as_it_is() -> None:

@@ -94,7 +94,8 @@ def test_vibe_mode_is_refused() -> None:
 def test_a_port_that_is_taken_is_said_in_words(server: Any) -> None:
     done = run(sys.executable, APP, GRADIO_SERVER_PORT=server.url.rsplit(":", 1)[1].strip("/"))
     assert done.returncode == 1
-    assert "Give another port" in done.stderr
+    assert "the port is taken" in done.stderr
+    assert "GRADIO_SERVER_PORT=7861 make app" in done.stderr
     assert "Traceback" not in done.stderr
 
 
