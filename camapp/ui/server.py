@@ -68,21 +68,33 @@ class Page(gr.Blocks):
                     f"Cannot serve on {host}, port {options.get('server_port') or 7860}: the port is taken or may not "
                     "be used. Choose another: camapp serve --port 7861, or GRADIO_SERVER_PORT=7861 make app."
                 ) from error
+            except KeyboardInterrupt:  # while it was starting: it answers requests before launch() returns
+                if not blocking:
+                    raise
+                self._end()
+                return None
             if self._is_running_in_reload_thread or not self.is_running:
                 return launched
-            self._greet(host)
             if blocking:
-                self.block_thread()
+                self.block_thread(host)
+            else:
+                self._greet(host)
         return launched
 
-    def block_thread(self) -> None:
-        """Serve until interrupted (Ctrl+C) or terminated (SIGTERM)."""
+    def block_thread(self, host: str = HOST) -> None:
+        """Say where the page is, and serve until interrupted (Ctrl+C) or terminated (SIGTERM)."""
         try:
+            self._greet(host)
             while self.is_running:
                 time.sleep(0.1)
         except (KeyboardInterrupt, OSError):
-            print("camapp: closing the page.", flush=True)
-            self.server.close()
+            self._end()
+
+    def _end(self) -> None:
+        print("camapp: closing the page.", flush=True)
+        server = getattr(self, "server", None)
+        if server is not None:
+            server.close()
 
     def _greet(self, host: str) -> None:
         print(f"camapp: the page is at {self.local_url} (Ctrl+C ends it)", flush=True)

@@ -57,6 +57,13 @@ class Served:
     def log(self) -> str:
         return (self.folder / "log").read_text()
 
+    def says(self, text: str, seconds: float = 20) -> bool:
+        """Whether its log holds ``text``, now or soon: it answers requests before it greets."""
+        deadline = time.monotonic() + seconds
+        while text not in self.log and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return text in self.log
+
     @property
     def foreign_lookups(self) -> set[str]:
         asked = set((self.folder / "lookups").read_text().split())

@@ -27,7 +27,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_python_app_keeps_to_this_machine_whatever_the_shell_says(server: Any) -> None:
-    assert server.log.startswith(f"camapp: the page is at {server.url}")
+    assert server.says(f"camapp: the page is at {server.url}")
     assert "public URL" not in server.log
     listening = Path(f"/proc/{server.process.pid}/net/tcp")
     if listening.exists():
