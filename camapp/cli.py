@@ -5,21 +5,27 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from camapp.errors import CamappError, DecodeError, UsageError, WeightsError
+from camapp.terminal import (
+    as_object,
+    complain,
+    err,
+    out,
+    print_explanation,
+    print_object,
+    print_table,
+    report_failure,
+    table_of,
+    with_progress,
+)
 from camapp.version import VERSION
 
 if TYPE_CHECKING:
-    from camapp.explanation import Explanation, SavedFiles
     from camapp.images.decode import Picture
 
 FAILED, USAGE, SOME_FAILED = 1, 2, 3
@@ -31,8 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="A model card's name, or a card's .toml file.")]
 ModelsOption = Annotated[Path | None, typer.Option("--models", help="Folder of your own model cards (CAMAPP_MODELS).")]
@@ -49,10 +53,10 @@ def main() -> None:
     try:
         app(prog_name="camapp")
     except CamappError as error:
-        _complain(str(error))
+        complain(str(error))
         sys.exit(FAILED if isinstance(error, WeightsError) else USAGE)
     except OSError as error:
-        _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         sys.exit(FAILED)
 
 
@@ -108,12 +112,12 @@ def explain(
     find_method(method)(loaded, layer)
     used: set[str] = set()
     failed = 0
-    for name in _with_progress(pictures):
+    for name in with_progress(pictures):
         try:
             picture = _decode(name)
         except DecodeError as error:
             failed += 1
-            _report_failure(name, error, as_json)
+            report_failure(name, error, as_json)
             continue
         explanation = explain_picture(
             loaded, picture, targets=targets or likeliest, method=method, layer=layer, fit=how
@@ -121,12 +125,12 @@ def explain(
         stem = unused_stem(safe_stem(picture.name), used)
         saved = explanation.save(folder, stem=stem, alpha=alpha, colormap=colormap, hide_below=hide_below)
         if as_json:
-            _print_object(_as_object(name, explanation, saved))
+            print_object(as_object(name, explanation, saved))
         else:
-            _print_explanation(name, explanation, saved)
+            print_explanation(name, explanation, saved)
     if failed:
         rest = f"; the results for the others are in {folder}" if failed < len(pictures) else ""
-        _complain(f"{failed} of {len(pictures)} pictures failed{rest}")
+        complain(f"{failed} of {len(pictures)} pictures failed{rest}")
         raise typer.Exit(SOME_FAILED)
 
 
@@ -156,12 +160,12 @@ def list_models(models: ModelsOption = None, as_json: JsonOption = False) -> Non
         ]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    table = _table("model", "what it is", "input", "MiB", "weights from", "here")
+    table = table_of("model", "what it is", "input", "MiB", "weights from", "here")
     for card, status in cards:
         size = "x".join(map(str, card.preprocessing.size))
         megabytes = f"{card.weights.megabytes:.0f}" if card.weights.megabytes else ""
         table.add_row(card.name, card.title, size, megabytes, card.weights.kind, "yes" if status.here else "no")
-    _print_table(table)
+    print_table(table)
     missing = [card.name for card, status in cards if not status.here]
     if missing:
         out.print("Weights that are not here are fetched at the first use; camapp models --json says from where.")
@@ -183,13 +187,13 @@ def list_layers_of(
     if as_json:
         print(json.dumps([vars(one) for one in layers], indent=2))
         return
-    table = _table("layer", "class", "shape", "map", "parameters", "")
+    table = table_of("layer", "class", "shape", "map", "parameters", "")
     for one in layers:
         shape = "x".join(map(str, one.shape)) if one.shape else ("" if one.calls else "never runs")
         grid = "x".join(map(str, one.grid)) if one.grid else ""
         mark = "<- recommended" if one.recommended else ""
         table.add_row(one.name, one.kind, shape, grid, f"{one.parameters:,}" if one.parameters else "", mark)
-    _print_table(table)
+    print_table(table)
 
 
 @app.command()
@@ -233,88 +237,3 @@ def _decode(name: str) -> Picture:
     if sys.stdin is None:
         raise DecodeError("Standard input is closed. Pipe a picture in, or name a file.")
     return decode(sys.stdin.buffer, name="stdin")
-
-
-def _with_progress(names: list[str]) -> Iterator[str]:
-    """The names, with a bar on the error stream when there are several and a person is watching."""
-    if len(names) < 2 or not err.is_terminal:
-        yield from names
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
-        task = progress.add_task("explaining", total=len(names))
-        for name in names:
-            progress.update(task, description=escape(Path(name).name[-40:]))
-            yield name
-            progress.advance(task)
-
-
-def _as_object(name: str, explanation: Explanation, saved: list[SavedFiles]) -> dict[str, Any]:
-    """One picture as ``--json`` prints it."""
-    facts = explanation.to_dict()
-    return {
-        "input": name,
-        "model": explanation.model,
-        **({"random_weights": True} if explanation.random_weights else {}),
-        "method": explanation.method,
-        "layer": explanation.layer,
-        "predictions": facts["predictions"],
-        "maps": [
-            {
-                "target": one["target"],
-                "label": one["label"],
-                "overlay": str(files.overlay),
-                "heatmap": str(files.heatmap),
-                "peak": one["peak"],
-                "reason": one["reason"],
-            }
-            for one, files in zip(facts["maps"], saved, strict=True)
-        ],
-        "notes": facts["notes"],
-        "seconds": facts["seconds"],
-    }
-
-
-def _print_explanation(name: str, explanation: Explanation, saved: list[SavedFiles]) -> None:
-    likely = ", ".join(f"{one.label} {one.probability:.1%}" for one in explanation.predictions)
-    out.print(f"[bold]{escape(name)}[/]  {escape(likely)}")
-    for k, (explained, files) in enumerate(zip(explanation.classes, saved, strict=True)):
-        reason = explanation.reasons[k]
-        peak = explanation.peak(k)
-        where = f"hottest at {peak[0]}, {peak[1]}" if peak else f"blank map, {reason}"
-        out.print(f"  {escape(f'{explained.label}: {where}')}")
-        out.print(f"    {escape(str(files.overlay))}")
-    for note in explanation.notes:
-        out.print(f"  note: {escape(note)}", style="yellow")
-
-
-def _report_failure(name: str, error: DecodeError, as_json: bool) -> None:
-    if as_json:
-        _print_object({"input": name, "error": str(error)})
-    _complain(f"{name}: {error}")
-
-
-def _print_object(value: dict[str, Any]) -> None:
-    """One line of JSON, that any encoding of the terminal can take."""
-    print(json.dumps(value, ensure_ascii=not _speaks_unicode(), allow_nan=False), flush=True)
-
-
-def _speaks_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        right = column in ("MiB", "parameters")
-        table.add_column(column, justify="right" if right else "left", no_wrap=True)
-    return table
-
-
-def _print_table(table: Table) -> None:
-    """Print whole rows, however narrow the terminal: names that are cut cannot be copied."""
-    Console(width=10_000, highlight=False).print(table)
-
-
-def _complain(text: str) -> None:
-    err.print(f"[red]camapp:[/] {escape(text)}")
