@@ -49,7 +49,7 @@ def _print(rows: list[Row], options: argparse.Namespace) -> None:
         table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
         verdict = {True: "met", False: "MISSED", None: ""}[row.met]
-        table.add_row(row.what, f"{row.ratio:.2f}", row.bound or "", verdict, row.figures)
+        table.add_row(row.what, f"{row.ratio:.3g}", row.bound or "", verdict, row.figures)
     console = Console(width=200)
     console.print(table)
     peers = ", ".join(f"{name} {version(name)}" for name in ("torch", "torchvision", "grad-cam", "torchcam", "captum"))
