@@ -102,23 +102,32 @@ class Explanation:
         return np.stack([self.heatmap(k) for k in range(len(self))])
 
     def heatmap(self, k: int = 0) -> np.ndarray:
-        """The map of the ``k``-th class: (H, W) float32 in [0, 1], at the picture's own size and place."""
-        if self._checked(k) not in self._last_heatmap:
+        """The map of the ``k``-th class: (H, W) float32 in [0, 1], at the picture's own size and place; read-only."""
+        heatmap = self._last_heatmap.get(self._checked(k))
+        if heatmap is None:
+            heatmap = self.geometry.to_original(self.model_maps[k])
+            heatmap.setflags(write=False)
             self._last_heatmap.clear()  # one is kept: at 24 megapixels each takes half a second and 100 MB
-            self._last_heatmap[k] = self.geometry.to_original(self.model_maps[k])
-        return self._last_heatmap[k]
+            self._last_heatmap[k] = heatmap
+        return heatmap
 
     @cached_property
     def _last_heatmap(self) -> dict[int, np.ndarray]:
+        return {}
+
+    @cached_property
+    def _peaks(self) -> dict[int, tuple[int, int]]:
         return {}
 
     def peak(self, k: int = 0) -> tuple[int, int] | None:
         """X and y of the hottest pixel of the picture; None for a blank map."""
         if self.reasons[self._checked(k)]:
             return None
-        heatmap = self.heatmap(k)
-        y, x = np.unravel_index(int(heatmap.argmax()), heatmap.shape)
-        return int(x), int(y)
+        if k not in self._peaks:
+            heatmap = self.heatmap(k)
+            y, x = np.unravel_index(int(heatmap.argmax()), heatmap.shape)
+            self._peaks[k] = int(x), int(y)
+        return self._peaks[k]
 
     def overlay(
         self,
@@ -187,6 +196,7 @@ class Explanation:
             base = f"{stem}-{k + 1}-{safe_name(explained.label)[:40]}"
             files = SavedFiles(folder / f"{base}.overlay.png", folder / f"{base}.heatmap.png", folder / f"{base}.npy")
             heatmap = self.heatmap(k)
+            self.peak(k)  # while the heatmap is at hand: the JSON wants it
             painted = self.overlay(k, alpha=alpha, colormap=colormap, hide_below=hide_below)
             write_atomically(files.overlay, png_bytes(np.asarray(painted)))
             write_atomically(files.heatmap, png_bytes(heatmap_16bit(heatmap)))

@@ -256,3 +256,20 @@ def test_a_card_that_does_not_fit_its_network_is_to_blame(tmp_path: Path) -> Non
         camapp.explain(loaded, CHELSEA)
     with pytest.raises(ModelError, match="wrong fails on its own input"):
         camapp.list_layers(loaded)
+
+
+def test_threads_may_ask_for_different_classes_of_one_explanation(cat: camapp.Explanation) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    wanted = [cat.geometry.to_original(one) for one in cat.model_maps]
+
+    def right(turn: int) -> bool:
+        return np.array_equal(cat.heatmap(turn % 2), wanted[turn % 2])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(right, range(400)))
+
+
+def test_a_heatmap_that_is_given_out_cannot_be_written_on(cat: camapp.Explanation) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        cat.heatmap()[0, 0] = 5

@@ -17,7 +17,7 @@ from camapp.hooks.manager import HookManager
 
 
 class NotExpandable(Exception):  # noqa: N818 - a signal between two rooms, never an error a user meets
-    """A layer's output has no batch axis in front, so its rows cannot be repeated."""
+    """The rows of a layer's output cannot be repeated, or are mixed by the network behind it."""
 
 
 class TooLarge(NotExpandable):
@@ -70,8 +70,8 @@ class Capture:
         rows: the batch size B of the inputs; needed to expand.
         expand: K copies of each row of the first layer reached, so that K scores a picture cost one pass.
         most_bytes: what the repeated rows of one layer may take; no limit by default.
-        whole_graph: do not cut: for models that switch gradients off around the layer themselves, and with it whatever
-            the layer has switched on.
+        whole_graph: record the whole forward instead: for models that run the layer under a no_grad() of their own,
+            whose end would switch off what the layer switched on.
 
     Raises:
         LayerError: a layer that the model does not have.
@@ -107,6 +107,9 @@ class Capture:
         self._grad_mode = True
 
     def __enter__(self) -> Capture:
+        self.calls = dict.fromkeys(self.calls, 0)  # a capture may be used again
+        self._taps.clear()
+        self._leaves.clear()
         self._here = here()
         self._grad_mode = torch.is_grad_enabled()
         for layer in self.layers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,18 +10,15 @@ import gradio as gr
 
 from camapp.backbones.layers import LayerInfo
 from camapp.cam.methods import METHODS
-from camapp.errors import CamappError
 from camapp.explanation import Explanation
 from camapp.ui.api import MODEL_QUEUE, TOP_PREDICTION, explain_checked
-from camapp.ui.messages import UNEXPECTED, in_words, status_line, toast
+from camapp.ui.messages import in_words, status_line, worded
 from camapp.ui.models import ModelPool
 from camapp.ui.results import Results
 from camapp.ui.samples import sample_path, sample_strip
 from camapp.ui.summary import percent, shape_text, summary, summary_of
 from camapp.ui.uploads import picture_input
 from camapp.ui.viewer import view_of, viewer
-
-_log = logging.getLogger(__name__)
 
 Update = dict[Any, Any]
 
@@ -144,9 +140,10 @@ class ExplainTab:
             yield {self.status: status_line("running", "Loading the model…")}
         try:
             layers, labels = self._pool.layers(model), self._pool.labels(model)
-        except CamappError as error:
-            yield self._failed(str(error))
-            raise toast(error) from error
+        except Exception as error:
+            message, shown = worded(error)
+            yield self._failed(message)
+            raise shown from error
         choices = {
             self.layer: gr.Dropdown(**_layer_choices(layers)),
             self.target: gr.Dropdown(**_class_choices(labels)),
@@ -176,13 +173,10 @@ class ExplainTab:
             explanation, loaded, layers = explain_checked(self._pool, picture, model, layer, method, target)
             token = self._results.keep(explanation)
             view, facts = view_of(explanation, token), summary_of(explanation, loaded, layers, token)
-        except CamappError as error:
-            yield self._failed(str(error))
-            raise toast(error) from error
         except Exception as error:
-            _log.exception("explaining a picture failed")
-            yield self._failed(UNEXPECTED)
-            raise gr.Error(UNEXPECTED, print_exception=False) from error
+            message, shown = worded(error)
+            yield self._failed(message)
+            raise shown from error
         yield {self.viewer: view, self.summary: facts, self.status: status_line("done", _done(explanation))}
 
     def _failed(self, message: str) -> Update:

@@ -21,20 +21,20 @@ def status_line(state: str, text: str = "Ready. Upload or paste a picture, or pi
     return f'<p class="status status-{state}">{html.escape(text)}</p>'
 
 
-def toast(error: CamappError) -> gr.Error:
-    """A message for the page, which shows it as HTML."""
-    return gr.Error(html.escape(str(error), quote=False), print_exception=False)
+def worded(error: Exception) -> tuple[str, gr.Error]:
+    """An error as a sentence, and as a message that Gradio shows (as HTML); the unexpected goes to the log."""
+    if isinstance(error, CamappError):
+        return str(error), gr.Error(html.escape(str(error), quote=False), print_exception=False)
+    _log.error("the page met an unexpected error", exc_info=error)
+    return UNEXPECTED, gr.Error(UNEXPECTED, print_exception=False)
 
 
 @contextlib.contextmanager
 def in_words() -> Iterator[None]:
-    """Turn any error into one with a message, as Gradio shows no text for others; the unexpected goes to the log."""
+    """Turn any error into one with a message, as Gradio shows no text for others."""
     try:
         yield
     except gr.Error:
         raise
-    except CamappError as error:
-        raise toast(error) from error
     except Exception as error:
-        _log.exception("the page met an unexpected error")
-        raise gr.Error(UNEXPECTED, print_exception=False) from error
+        raise worded(error)[1] from error

@@ -241,3 +241,15 @@ class _Pairing(nn.Module):
 
     def forward(self, x: torch.Tensor) -> object:
         return self.kind(x * 2, x)
+
+
+def test_a_capture_may_be_used_again_and_knows_only_the_last_forward() -> None:
+    model, inputs = Plain().eval(), torch.randn(2, 3, 8, 8)
+    with as_found(model):
+        capture = Capture(model, ["last"])
+        for batch in (torch.randn(1, 3, 8, 8), inputs):
+            with capture:
+                logits = model(batch)
+        capture.backward(logits[:, 0])
+    assert capture.calls == {"last": 1}
+    torch.testing.assert_close(capture["last"].activation, full_autograd(model, "last", inputs, [0, 0])[0])

@@ -22,6 +22,7 @@ from camapp.ui import models as pool_room
 from camapp.ui import results as results_room
 from camapp.ui.api import explain_checked
 from camapp.ui.environment import KEPT_SECONDS, new_result_folder, private_folder, refuse_vibe_mode
+from camapp.ui.messages import UNEXPECTED, worded
 from camapp.ui.models import ModelPool
 from camapp.ui.results import Results
 from camapp.ui.samples import SAMPLES, sample_path
@@ -195,3 +196,12 @@ def test_only_a_space_may_be_framed_and_only_by_its_host(monkeypatch: pytest.Mon
     assert "frame-ancestors 'none'" in content_security_policy()
     monkeypatch.setenv("SPACE_ID", "someone/camapp")
     assert "frame-ancestors https://huggingface.co" in content_security_policy()
+
+
+def test_what_nobody_expected_is_told_in_words_and_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    message, shown = worded(RuntimeError("/secret/path"))
+    assert message == UNEXPECTED == shown.message
+    assert "/secret/path" in caplog.text
+    message, shown = worded(UsageError("no <b>bold</b> words"))
+    assert message == "no <b>bold</b> words"
+    assert shown.message == "no &lt;b&gt;bold&lt;/b&gt; words"
