@@ -38,6 +38,10 @@ class OutputError(CamappError, TypeError):
     """A model whose output is not a tensor of class scores."""
 
 
+class StoppedError(CamappError):
+    """A long call that was cancelled, or that its deadline ended."""
+
+
 def closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The names most like ``name``, best first: first those that contain it, then those spelled alike."""
     names = list(dict.fromkeys(known))

@@ -1,154 +1,423 @@
-"""The engine: inputs and targets in, maps out. Methods add only how activation and gradient become a map."""
+"""The engine: inputs and targets in, maps out. Methods add only how what a layer gave becomes a map."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import nn
 
 from camapp.backbones.layers import find_layout, recommended_layer
 from camapp.backbones.load import LoadedModel
-from camapp.cam.passes import Passes, Read, Shot, mixes_rows
-from camapp.cam.result import CamResult, blank_reasons, normalised_maps
-from camapp.cam.targets import Plan, Targets, plan_targets
-from camapp.errors import UsageError
+from camapp.cam.passes import Passes, Read, Seen, Shot, mixes_rows
+from camapp.cam.result import CamResult, Normalize, Sign, blank_reasons, checked_look, fused, normalised_maps
+from camapp.cam.targets.output import How
+from camapp.cam.targets.plan import Targets, plan_targets
+from camapp.cam.watch import Progress, Watch
+from camapp.errors import LayerError, UsageError
 from camapp.hooks.as_found import as_found
 from camapp.hooks.layers import find_layer, unwrap
 
+LayerChoice: TypeAlias = str | nn.Module | Sequence[str | nn.Module] | None
 
-class GradientMethod(ABC):
-    """A method that turns a layer's activation and its gradient into a map.
+FUSES = ("mean", "max", "product", "geometric")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a method found about N = B * K targets, before anything is normalised; a picture's targets lie together.
 
     Args:
-        model: any ``nn.Module`` that returns class scores (B, classes), or a ``LoadedModel``.
-        layer: the target layer: a dotted name, ``name@call`` for one call of a layer that runs several times, the
-            module itself, or None for the recommended one.
+        raws: by layer, signed values (N, *grid); of several, each is stretched to [0, 1] at the input's size, then all
+            are fused.
+        reached: by layer, which of the N maps any gradient reaches, (N,) bool; no entry where none was needed.
+        shot: the pass that it came from, for what was explained and the scores.
+        notes: what a user should know.
+    """
+
+    raws: dict[str, torch.Tensor]
+    reached: dict[str, torch.Tensor]
+    shot: Shot
+    notes: tuple[str, ...] = ()
+
+
+class Method(ABC):
+    """A way to explain; an engine for one model and one layer (or several).
+
+    Args:
+        model: any ``nn.Module``, or a ``LoadedModel``. Compiled and parallel wrappers are looked through.
+        layer: the target layer: a dotted name, ``name@call`` for one call of a layer that runs several times,
+            ``name:input`` for what goes into it, the module itself, a list of several, or None for the recommended one.
+        output: which part of what the model returns is explained: a key or field, a position, or a function; found
+            where it is a tensor, or has a usual name.
+        fuse: how the maps of several layers become one, each stretched to [0, 1] before: "mean", "max", "product", or
+            "geometric" for their geometric mean.
 
     Raises:
         LayerError: the model has no such layer.
         ModelError: the model cannot be hooked (a scripted one, say).
+        UsageError: an option that there is not.
     """
 
     name: ClassVar[str]
+    #: The name as papers write it.
+    title: ClassVar[str]
+    #: Whether it looks at a layer of the user's choice; some methods look at the whole network.
+    takes_layer: ClassVar[bool] = True
+    #: Whether its maps can be part of a graph (``create_graph=True``).
+    differentiable: ClassVar[bool] = False
+    #: How several layers are fused by default.
+    fuse: ClassVar[str] = "mean"
 
-    def __init__(self, model: nn.Module | LoadedModel, layer: str | nn.Module | None = None) -> None:
+    def __init__(
+        self, model: nn.Module | LoadedModel, layer: LayerChoice = None, *, output: How = None, fuse: str | None = None
+    ) -> None:
         self._loaded = model if isinstance(model, LoadedModel) else None
-        self._model = unwrap(model.module if isinstance(model, LoadedModel) else model)
-        if layer is None and self._loaded is not None:
-            layer = self._loaded.card.layer
-        self.layer = None if layer is None else find_layer(self._model, layer).key
-        self._passes = Passes(self._model)
+        self.model = unwrap(model.module if isinstance(model, LoadedModel) else model)
+        if layer is not None and not self.takes_layer:
+            raise UsageError(f"{self.title} looks at the whole network; it takes no layer (layer={layer!r}).")
+        self.layers = self._named(layer)
+        self.output = output
+        self._fuse = self.fuse if fuse is None else fuse
+        if self._fuse not in FUSES:
+            raise UsageError(f"fuse={fuse!r}; use one of {', '.join(FUSES)}.")
         self._warned = False
 
-    @staticmethod
-    @abstractmethod
-    def combine(activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """The raw map (N, h, w) of an activation and its gradient, both (N, C, h, w) float32."""
+    @property
+    def layer(self) -> str | None:
+        """The layer explained, several joined by " + "; None for the recommended one."""
+        return " + ".join(self.layers) if self.layers else None
 
-    def __call__(self, inputs: torch.Tensor, targets: Targets | None = None) -> CamResult:
-        """Explain the scores of a batch.
+    def __call__(
+        self,
+        inputs: torch.Tensor,
+        targets: Targets | None = None,
+        *,
+        sign: Sign = "positive",
+        normalize: Normalize | None = "minmax",
+        create_graph: bool = False,
+        progress: Progress | None = None,
+        deadline: float | None = None,
+        cancel: Any | None = None,
+    ) -> CamResult:
+        """Explain a batch.
 
         The model is explained as it would predict (eval mode), is left as it was found, and may be frozen, in train
         mode, or called under ``no_grad`` or ``inference_mode``. Calls on one model from several threads take turns.
 
         Args:
-            inputs: (B, C, H, W), normalised as the model wants it. Moved to the model's device and dtype.
-            targets: None for each row's top class; one class for all rows; one class a row; a list of B lists of K
-                classes, all K of a row explained in one pass; or ``TopClasses(k)``. A class is an index, or a name
-                where the model is a ``LoadedModel``.
+            inputs: (B, C, *size): pictures (B, C, H, W), signals (B, C, L) or volumes (B, C, D, H, W), normalised as
+                the model wants them. Moved to the model's device and dtype.
+            targets: None for each row's top class; one target for all rows; one a row; a list of B lists of K, all K
+                of a row explained in as few passes as the network allows; a bool tensor (B, classes); or
+                ``TopClasses(k)``. A target is a class index, a class name where the model is a ``LoadedModel``, a
+                target of ``camapp.cam.targets``, or a function from one row's output to one number.
+            sign: "positive" for what supports the target, "negative" for what speaks against it (counterfactual maps),
+                "both" for signed maps.
+            normalize: "minmax" stretches each map to [0, 1]; "max" divides each by its maximum; "shared" divides all by
+                the maximum of the batch, so that they can be compared; None leaves the method's own values.
+            create_graph: make maps that can be differentiated with respect to the parameters and the inputs.
+            progress: called with the forwards done and expected, by methods that run the model many times.
+            deadline: seconds after which such a method gives up.
+            cancel: a ``threading.Event`` or a function; such a method stops once it is set.
 
         Returns:
             The maps, on the model's device.
 
         Raises:
-            UsageError: inputs that are no such batch.
+            UsageError: inputs that are no such batch, or an option that there is not.
             TargetError: targets that do not fit the batch or the model.
             LayerError: the layer does not run, is not on the way to the scores, or does not map onto the picture.
-            OutputError: the model returns no class scores.
+            OutputError: the model returns nothing that can be explained.
+            StoppedError: the deadline passed, or ``cancel`` was set.
         """
-        _check_inputs(inputs)
+        ready = self.ready(inputs, targets, create_graph, Watch(progress, deadline, cancel))
+        checked_look(sign, normalize)
+        with as_found(self.model):
+            passes = ready()
+            return self.result(self.evidence(passes), passes, sign, normalize)
+
+    @abstractmethod
+    def evidence(self, passes: Passes) -> Evidence:
+        """What the method finds, with the model in the hands of ``as_found``; other methods build on it."""
+
+    def default_layers(self, inputs: torch.Tensor) -> tuple[str, ...]:
+        """The layers to look at when the user names none."""
+        if not self.takes_layer:
+            return ()
+        if self._loaded is not None and self._loaded.card.layer is not None:
+            return (self._loaded.card.layer,)
+        return (recommended_layer(self.model, inputs),)
+
+    def ready(
+        self, inputs: torch.Tensor, targets: Targets | None, create_graph: bool, watch: Watch
+    ) -> Callable[[], Passes]:
+        """Check what a call was given; the answer makes its passes, once the model is in the hands of ``as_found``."""
+        _check_inputs(inputs, self.model)
         plan = plan_targets(targets, len(inputs), self._loaded.class_index if self._loaded else None)
-        with as_found(self._model):
-            batch = _like_parameters(inputs, self._model)
-            layer = self.layer or recommended_layer(self._model, batch)
-            shot = self._passes.shoot(batch, layer, plan, self._read(layer, batch))
-            with torch.no_grad(), torch.autocast(batch.device.type, enabled=False):
-                return self._result(shot, layer, plan, (batch.shape[-2], batch.shape[-1]))
+        if create_graph and not self.differentiable:
+            raise UsageError(
+                f"create_graph=True: the maps of {self.title} cannot be differentiated. Those of methods that read one "
+                "layer and its gradient can, such as GradCAM."
+            )
 
-    def _read(self, layer: str, inputs: torch.Tensor) -> Read:
-        """How the passes turn what they captured into raw maps."""
+        def passes() -> Passes:
+            batch = _like_parameters(inputs, self.model, keep_graph=create_graph)
+            layers = self.layers or self.default_layers(batch)
+            return Passes(self.model, batch, layers, plan, self.output, watch, create_graph)
 
-        @torch.no_grad()
-        @torch.autocast(inputs.device.type, enabled=False)
-        def read(activation: torch.Tensor, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            layout = find_layout(self._model, layer, activation.shape, inputs.shape)
-            gradients = layout.to_maps(gradient).float()
-            activations = layout.to_maps(activation).float()
-            copies = len(gradients) // len(activations)
-            if copies > 1:
-                activations = activations.repeat_interleave(copies, dim=0)
-            # No gradient on the map, though perhaps on a class token: no path from the map to the score.
-            reached = (gradients != 0).flatten(1).any(1)
-            return self.combine(activations, gradients), reached
+        return passes
 
-        return read
-
-    def _result(self, shot: Shot, layer: str, plan: Plan, size: tuple[int, int]) -> CamResult:
-        maps, shows = normalised_maps(shot.raw, size)
-        reasons = blank_reasons(shot.raw, shows, shot.reached, layer)
-        logits = shot.logits.float()
-        rows, per_row = shot.targets.shape
+    def result(self, evidence: Evidence, passes: Passes, sign: Sign, normalize: Normalize | None) -> CamResult:
+        """What was found, as maps of the input's size with reasons and notes."""
+        grad_mode = torch.set_grad_enabled(passes.differentiable)
+        with grad_mode, torch.autocast(passes.inputs.device.type, enabled=False):
+            shot, plan = evidence.shot, passes.plan
+            raw, reached = self._one_map(evidence, passes, sign)
+            maps, shows = normalised_maps(raw, tuple(passes.inputs.shape[2:]), sign, normalize)
+        layer = " + ".join(passes.layers)
+        reasons = self._advised(blank_reasons(raw.detach(), shows, reached, layer, sign), passes)
+        rows, per_row = shot.scores.shape
 
         def shaped(values: torch.Tensor) -> torch.Tensor:
-            return values if plan.single else values.view(rows, per_row, *values.shape[1:])
+            return values if plan.single else values.unflatten(0, (rows, per_row))
 
+        def nested(values: list[Any]) -> list[Any]:
+            return values if plan.single else [values[i : i + per_row] for i in range(0, rows * per_row, per_row)]
+
+        is_scores = isinstance(shot.output, torch.Tensor) and shot.output.dim() == 2
         return CamResult(
             maps=shaped(maps),
-            raw=shaped(shot.raw),
-            scores=shaped(logits.gather(1, shot.targets).flatten()),
-            targets=shaped(shot.targets.flatten()),
-            reasons=reasons if plan.single else [reasons[i : i + per_row] for i in range(0, rows * per_row, per_row)],
-            logits=logits,
+            raw=shaped(raw),
+            scores=shaped(shot.scores.flatten().float()),
+            targets=shaped(shot.aims.indices.flatten().to(maps.device)),
+            target_names=nested([name for row in shot.aims.names for name in row]),
+            reasons=nested(reasons),
+            logits=shot.output.float() if is_scores else maps.new_zeros(rows, 0),  # type: ignore[union-attr]
             layer=layer,
             method=self.name,
-            notes=(*self._repeated(layer, shot.calls), *self._mixed(rows)),
+            notes=(*self._repeated(shot.calls), *self._mixed(rows), *evidence.notes),
         )
 
+    def _named(self, layer: LayerChoice) -> tuple[str, ...]:
+        """The keys of the layers that a user named."""
+        if layer is None:
+            return ()
+        several = isinstance(layer, Sequence) and not isinstance(layer, str)
+        given: Sequence[Any] = layer if several else [layer]  # type: ignore[assignment]
+        if not given:
+            raise LayerError("layer=[] names no layer. Name one or more, or leave it out for the recommended one.")
+        return tuple(dict.fromkeys(find_layer(self.model, one).key for one in given))
+
+    def _one_map(self, evidence: Evidence, passes: Passes, sign: Sign) -> tuple[torch.Tensor, torch.Tensor]:
+        """One map for each target, (N, *grid), and which of them any gradient reaches, (N,) bool."""
+        raws = list(evidence.raws.values())
+        everywhere = torch.ones(len(raws[0]), dtype=torch.bool, device=raws[0].device)
+        reached = torch.stack([everywhere, *evidence.reached.values()]).all(0) if len(raws) == 1 else everywhere
+        if len(raws) == 1:
+            return raws[0], reached
+        size = tuple(passes.inputs.shape[2:])
+        together = fused([normalised_maps(raw, size, sign)[0] for raw in raws], self._fuse)
+        # A map that is not finite anywhere would be blank there, and the fault be lost in the sum.
+        finite = torch.stack([raw.isfinite().flatten(1).all(1) for raw in raws]).all(0)
+        together = torch.where(finite.view(-1, *[1] * len(size)), together, float("nan"))
+        return (-together if sign == "negative" else together), reached
+
+    def _advised(self, reasons: list[str | None], passes: Passes) -> list[str | None]:
+        """The reasons for blank maps, with the layer that works, or the parameter that is broken."""
+        found = [reason for reason in reasons if reason is not None]
+        advice = {}
+        if any(reason.startswith("no gradient") for reason in found):
+            advice["no gradient"] = _better_layer(passes)
+        if any(reason.startswith("not finite") for reason in found):
+            advice["not finite"] = _broken_parameter(self.model)
+        return [None if reason is None else reason + advice.get(reason.partition(":")[0], "") for reason in reasons]
+
     def _mixed(self, rows: int) -> tuple[str, ...]:
-        if rows == 1 or not mixes_rows(self._model):
+        if rows == 1 or not mixes_rows(self.model):
             return ()
         return ("a BatchNorm without running statistics: each map depends on the other pictures of the batch",)
 
-    def _repeated(self, layer: str, calls: int) -> tuple[str, ...]:
+    def _repeated(self, calls: dict[str, int]) -> tuple[str, ...]:
         """Say that a layer which ran several times, and of which no call was named, is explained at its last."""
-        if calls < 2 or "@" in layer:
-            return ()
-        note = f'"{layer}" runs {calls} times in one forward; its last call is explained. "{layer}@0" names the first.'
-        if not self._warned:
-            warnings.warn(note, stacklevel=4)
+        notes = tuple(
+            f'"{layer}" runs {count} times in one forward; its last call is explained. "{layer}@0" names the first.'
+            for layer, count in calls.items()
+            if count > 1 and "@" not in layer
+        )
+        if notes and not self._warned:
+            warnings.warn(notes[0], stacklevel=4)
             self._warned = True
-        return (note,)
+        return notes
 
 
-def _check_inputs(inputs: torch.Tensor) -> None:
+class LayerMethod(Method):
+    """A method that makes a map of what one layer gave; its three kinds below differ in what they look at."""
+
+    #: What it looks at. Each includes the ones before it.
+    needs: ClassVar[Literal["activation", "gradient", "curvature"]]
+    differentiable = True
+
+    @abstractmethod
+    def read(
+        self, activation: torch.Tensor, gradient: torch.Tensor | None, curvature: torch.Tensor | None
+    ) -> torch.Tensor:
+        """The raw map (N, *grid) of what the layer gave, each (N, C, *grid) float32 or None as ``needs`` says."""
+
+    def evidence(self, passes: Passes) -> Evidence:
+        """One pass over the network."""
+        return read_evidence(shoot(passes, [self]), 0)
+
+
+class ActivationMethod(LayerMethod):
+    """A method that looks at activations alone: one forward, and the same map for every target."""
+
+    needs = "activation"
+
+    @abstractmethod
+    def combine(self, activation: torch.Tensor) -> torch.Tensor:
+        """The raw map (N, *grid) of an activation (N, C, *grid)."""
+
+    def read(
+        self, activation: torch.Tensor, gradient: torch.Tensor | None, curvature: torch.Tensor | None
+    ) -> torch.Tensor:
+        """``combine``, whatever else there is."""
+        return self.combine(activation)
+
+
+class GradientMethod(LayerMethod):
+    """A method that looks at an activation and its gradient; ``weigh`` says what each channel contributes."""
+
+    needs = "gradient"
+
+    @abstractmethod
+    def weigh(self, activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """What each channel contributes to the map, (N, C, *grid), of an activation and its gradient, both alike."""
+
+    def combine(self, activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """The raw map (N, *grid): the sum over the channels."""
+        return self.weigh(activation, gradient).sum(1)
+
+    def read(
+        self, activation: torch.Tensor, gradient: torch.Tensor | None, curvature: torch.Tensor | None
+    ) -> torch.Tensor:
+        """``combine``."""
+        assert gradient is not None, "shoot gives what needs says"
+        return self.combine(activation, gradient)
+
+
+class CurvatureMethod(LayerMethod):
+    """A method that looks at second derivatives too: the Hessian of the score times the activation."""
+
+    needs = "curvature"
+
+    @abstractmethod
+    def weigh(self, activation: torch.Tensor, gradient: torch.Tensor, curvature: torch.Tensor) -> torch.Tensor:
+        """What each channel contributes to the map, (N, C, *grid)."""
+
+    def read(
+        self, activation: torch.Tensor, gradient: torch.Tensor | None, curvature: torch.Tensor | None
+    ) -> torch.Tensor:
+        """The sum over the channels."""
+        assert gradient is not None, "shoot gives what needs says"
+        assert curvature is not None, "shoot gives what needs says"
+        return self.weigh(activation, gradient, curvature).sum(1)
+
+
+def shoot(passes: Passes, methods: Sequence[LayerMethod]) -> Shot:
+    """One pass for several methods that look at the same layers.
+
+    Returns:
+        The shot, whose readings of a layer are the methods' raw maps (N, *grid), in their order, and then which of the
+        N maps any gradient reaches.
+    """
+    needs = {method.needs for method in methods}
+    read = _reader(passes, methods)
+    if "curvature" in needs or passes.differentiable:
+        return passes.graph(read, curvature="curvature" in needs, whole_graph=passes.differentiable)
+    if needs == {"activation"}:
+        shot = passes.activations(read)
+        per_row = passes.plan.per_row
+        wide = {key: tuple(one.repeat_interleave(per_row, 0) for one in each) for key, each in shot.read.items()}
+        return replace(shot, read=wide)
+    return passes.gradients(read)
+
+
+def read_evidence(shot: Shot, number: int) -> Evidence:
+    """The evidence of the method ``number`` of those that shared a shot."""
+    raws = {layer: each[number] for layer, each in shot.read.items()}
+    return Evidence(raws, {layer: each[-1] for layer, each in shot.read.items()}, shot)
+
+
+def _reader(passes: Passes, methods: Sequence[LayerMethod]) -> Read:
+    """How the passes turn what they captured into the raw maps of each method."""
+
+    def read(seen: Seen) -> tuple[torch.Tensor, ...]:
+        layout = find_layout(passes.model, seen.layer, seen.activation.shape, passes.inputs.shape)
+        activation, gradient, curvature = (
+            None if one is None else layout.to_maps(one).float()
+            for one in (seen.activation, seen.gradient, seen.curvature)
+        )
+        assert activation is not None
+        if gradient is None:
+            reached = torch.ones(len(activation), dtype=torch.bool, device=activation.device)
+            return (*(method.read(activation, None, None) for method in methods), reached)
+        copies = len(gradient) // len(activation)
+        repeated = activation.repeat_interleave(copies, dim=0) if copies > 1 else activation
+        # No gradient on the map, though perhaps on a class token: no path from the map to the score.
+        reached = (gradient != 0).flatten(1).any(1)
+        return (*(method.read(repeated, gradient, curvature) for method in methods), reached)
+
+    def quietly(seen: Seen) -> tuple[torch.Tensor, ...]:
+        grad_mode = torch.set_grad_enabled(passes.differentiable)
+        with grad_mode, torch.autocast(passes.inputs.device.type, enabled=False):
+            return read(seen)
+
+    return quietly
+
+
+def _better_layer(passes: Passes) -> str:
+    """The recommended layer, for who chose one that gives no map."""
+    try:
+        best = recommended_layer(passes.model, passes.inputs)
+    except LayerError:
+        return ""
+    return "" if best in passes.layers else f', such as "{best}"'
+
+
+def _broken_parameter(model: nn.Module) -> str:
+    """The first parameter or buffer that is not finite."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            return f' (the weights are broken: "{name}" holds NaN or infinity)'
+    return ""
+
+
+def _check_inputs(inputs: torch.Tensor, model: nn.Module) -> None:
     if not isinstance(inputs, torch.Tensor):
         raise UsageError(
             f"inputs is a {type(inputs).__name__}, not a tensor. For a picture use camapp.explain(model, picture)."
         )
-    if inputs.dim() != 4 or len(inputs) == 0:
+    kinds = {type(module) for module in model.modules()}
+    forgot_batch = inputs.dim() == 3 and nn.Conv2d in kinds and nn.Conv1d not in kinds
+    if inputs.dim() not in (3, 4, 5) or len(inputs) == 0 or forgot_batch:
         raise UsageError(
-            f"inputs has the shape {tuple(inputs.shape)}; needed is a batch (B, C, H, W) of one picture or more. "
-            "A single picture becomes one by inputs.unsqueeze(0)."
+            f"inputs has the shape {tuple(inputs.shape)}; needed is a batch (B, C, H, W) of one picture or more, or of "
+            "signals (B, C, L) or volumes (B, C, D, H, W). A single picture becomes one by inputs.unsqueeze(0)."
         )
     if not inputs.is_floating_point():
         raise UsageError(f"inputs are {inputs.dtype}, not floats. Scale pixels to 0-1 and normalise them first.")
 
 
-def _like_parameters(inputs: torch.Tensor, model: nn.Module) -> torch.Tensor:
+def _like_parameters(inputs: torch.Tensor, model: nn.Module, *, keep_graph: bool) -> torch.Tensor:
     """The inputs as the model's parameters are placed and typed; a normal tensor, also when made in inference mode."""
-    inputs = inputs.clone() if inputs.is_inference() else inputs.detach()
+    if inputs.is_inference():
+        inputs = inputs.clone()
+    elif not keep_graph:
+        inputs = inputs.detach()
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     return inputs if parameter is None else inputs.to(parameter.device, parameter.dtype)

@@ -39,14 +39,16 @@ class Tap:
     Args:
         layer: the layer's dotted name.
         call: the number of this call within the forward, from 0.
-        activation: the layer's output, a copy that no later in-place operation reaches; one row a picture.
+        activation: the layer's output (or input), a copy that no later in-place operation reaches; one row a picture.
         gradient: the gradient of the last score sent backward, of the same layout; K rows a picture when expanded.
+        live: the same as ``activation`` within the graph, where gradients of gradients begin; None without a graph.
     """
 
     layer: str
     call: int
     activation: torch.Tensor
     gradient: torch.Tensor | None = None
+    live: torch.Tensor | None = None
 
 
 class Capture:
@@ -72,6 +74,7 @@ class Capture:
         most_bytes: what the repeated rows of one layer may take; no limit by default.
         whole_graph: record the whole forward instead: for models that run the layer under a no_grad() of their own,
             whose end would switch off what the layer switched on.
+        graph: False to record activations only: the forward runs as plain inference, and there is no backward.
 
     Raises:
         LayerError: a layer that the model does not have.
@@ -93,6 +96,7 @@ class Capture:
         expand: int = 1,
         most_bytes: int | None = None,
         whole_graph: bool = False,
+        graph: bool = True,
     ) -> None:
         self.layers = find_layers(model, layers)
         self.calls = {layer.key: 0 for layer in self.layers}
@@ -100,6 +104,7 @@ class Capture:
         self._expand = expand
         self._most_bytes = most_bytes
         self._whole_graph = whole_graph
+        self._graph = graph
         self._taps: dict[str, Tap] = {}
         self._leaves: list[torch.Tensor] = []
         self._hooks = HookManager()
@@ -113,8 +118,11 @@ class Capture:
         self._here = here()
         self._grad_mode = torch.is_grad_enabled()
         for layer in self.layers:
-            self._hooks.forward(layer.module, self._on_forward(layer))
-        torch.set_grad_enabled(self._whole_graph)
+            if layer.input:
+                self._hooks.forward_pre(layer.module, self._on_input(layer))
+            else:
+                self._hooks.forward(layer.module, self._on_forward(layer))
+        torch.set_grad_enabled(self._whole_graph and self._graph)
         return self
 
     def __exit__(
@@ -161,30 +169,68 @@ class Capture:
         if scale != 1.0:
             for tap in self._taps.values():
                 tap.gradient = None if tap.gradient is None else tap.gradient.float() / scale
-        if all(tap.gradient is None for tap in self._taps.values()):
-            named = ", ".join(layer.key for layer in self.layers)
-            raise NoPath(
-                f"The score does not depend on {named} through a graph: the layer is not on the way to the output, or "
-                "the model detaches or runs under its own no_grad() after it. Choose a layer after that point."
-            )
+        missed = [key for key, tap in self._taps.items() if tap.gradient is None]
+        if missed:
+            raise _no_path(missed)
+
+    def gradients(self, scores: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The gradients of the sum of ``scores`` as part of a graph of their own, by layer; the graph stays.
+
+        Raises:
+            NoPath: the scores do not depend on one of the captured layers through a graph.
+        """
+        lives = {key: tap.live for key, tap in self._taps.items() if tap.live is not None}
+        found: tuple[torch.Tensor | None, ...] = (None,) * len(lives)
+        if scores.requires_grad:
+            found = torch.autograd.grad(scores.sum(), list(lives.values()), create_graph=True, allow_unused=True)
+        gradients = {key: gradient for key, gradient in zip(lives, found, strict=True) if gradient is not None}
+        missed = [key for key in self._taps if key not in gradients]
+        if missed:
+            raise _no_path(missed)
+        return gradients
 
     def _on_forward(self, layer: Layer) -> Callable[..., Any]:
-        """The forward hook that taps ``layer``."""
+        """The forward hook that taps what comes out of ``layer``."""
 
         def on_forward(module: nn.Module, args: Any, output: Any) -> Any:
-            if here() != self._here:
-                return None
-            call = self.calls[layer.key]
-            self.calls[layer.key] += 1
-            if layer.call is not None and call != layer.call:
+            call = self._counted(layer)
+            if call is None:
                 return None
             tensor, put_back = _first_tensor(output, layer)
             return put_back(self._tap(layer, call, tensor))
 
         return on_forward
 
+    def _on_input(self, layer: Layer) -> Callable[..., Any]:
+        """The forward pre-hook that taps what goes into ``layer``: its first tensor of real numbers."""
+
+        def on_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            call = self._counted(layer)
+            if call is None:
+                return None
+            places: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+            for place, value in places:
+                if _is_real(value):
+                    tapped = {place: self._tap(layer, call, value)}
+                    replaced = tuple(tapped.get(number, arg) for number, arg in enumerate(args))
+                    return replaced, {name: tapped.get(name, arg) for name, arg in kwargs.items()}
+            raise LayerError(f'"{layer.name}" is given no tensor of real numbers. Choose another layer.')
+
+        return on_input
+
+    def _counted(self, layer: Layer) -> int | None:
+        """The number of this call of ``layer``; None where it is not to be tapped."""
+        if here() != self._here:
+            return None
+        call = self.calls[layer.key]
+        self.calls[layer.key] += 1
+        return call if layer.call in (None, call) else None
+
     def _tap(self, layer: Layer, call: int, output: torch.Tensor) -> torch.Tensor:
         """Record ``output``, let the graph begin here, and hand on what the model shall go on with."""
+        if not self._graph:
+            self._taps[layer.key] = Tap(layer.name, call, output.detach().clone())
+            return output
         torch.set_grad_enabled(True)
         copy = output.clone()  # the module may have returned its own input, which others may yet overwrite
         tap = Tap(layer.name, call, copy.detach())
@@ -200,6 +246,7 @@ class Capture:
         if not copy.requires_grad:
             copy.requires_grad_()
             self._leaves.append(copy)
+        tap.live = copy
         self._taps[layer.key] = tap
         # The probe's output is a view that must not be written to: the clone may be.
         return self._probe(tap)(copy).clone()
@@ -217,7 +264,7 @@ class Capture:
 def _first_tensor(output: Any, layer: Layer) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
     """The tensor to tap in a layer's output, and how to put a new one in its place."""
     first = output[0] if isinstance(output, tuple | list) and output else output
-    if not isinstance(first, torch.Tensor) or not first.is_floating_point():
+    if not _is_real(first):
         given = f"a {first.dtype} tensor" if isinstance(first, torch.Tensor) else type(first).__name__
         raise LayerError(
             f'"{layer.name}" gives {given}, not a tensor of real numbers, so it has no gradient. Choose another layer.'
@@ -228,3 +275,14 @@ def _first_tensor(output: Any, layer: Layer) -> tuple[torch.Tensor, Callable[[to
     if hasattr(output, "_replace"):  # a named tuple
         return first, lambda tensor: kind(tensor, *rest)
     return first, lambda tensor: kind([tensor, *rest])
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _no_path(layers: list[str]) -> NoPath:
+    return NoPath(
+        f"The score does not depend on {', '.join(layers)} through a graph: the layer is not on the way to the output, "
+        "or the model detaches or runs under its own no_grad() after it. Choose a layer after that point."
+    )

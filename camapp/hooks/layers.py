@@ -11,31 +11,33 @@ from torch import nn
 
 from camapp.errors import LayerError, ModelError, did_you_mean
 
-_CALL = re.compile(r"(?P<name>.*)@(?P<call>\d+)")
+_PLACE = re.compile(r"(?P<name>.*?)(?:@(?P<call>\d+))?(?P<input>:input)?")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a model, and which of its calls within a forward is meant.
+    """One layer of a model, which of its calls within a forward is meant, and whether its output or its input.
 
     Args:
         name: the module's dotted name.
         module: the module.
         call: the number of the call, from 0; None for the last one.
+        input: whether what goes into the layer is meant, instead of what comes out.
     """
 
     name: str
     module: nn.Module
     call: int | None = None
+    input: bool = False
 
     @property
     def key(self) -> str:
-        """The text that names this layer: ``layer4.relu``, or ``layer4.relu@0`` for one call of it."""
-        return self.name if self.call is None else f"{self.name}@{self.call}"
+        """The text that names this place: ``layer4.relu``, ``layer4.relu@0`` for one call, ``layer4:input``."""
+        return self.name + ("" if self.call is None else f"@{self.call}") + (":input" if self.input else "")
 
 
 def find_layer(model: nn.Module, layer: str | nn.Module) -> Layer:
-    """The layer of ``model`` that is meant by a dotted name, by ``name@call``, or by the module itself.
+    """The layer of ``model`` that is meant by a dotted name, by ``name@call``, ``name:input``, or the module itself.
 
     Raises:
         LayerError: the model has no such layer; the message names the closest ones.
@@ -51,11 +53,12 @@ def find_layer(model: nn.Module, layer: str | nn.Module) -> Layer:
         pass  # a call of a layer, or a name that the model does not have
     modules = dict(model.named_modules(remove_duplicate=False))
     modules.pop("", None)
-    named = _CALL.fullmatch(layer)
-    if named and named["name"] in modules:
-        return Layer(named["name"], modules[named["name"]], int(named["call"]))
-    kind = type(model).__name__
-    raise LayerError(f'No layer "{layer}" in {kind}.{did_you_mean(layer, modules)} ({len(modules)} layers in all.)')
+    place = _PLACE.fullmatch(layer)
+    if place and place["name"] in modules:
+        call = None if place["call"] is None else int(place["call"])
+        return Layer(place["name"], modules[place["name"]], call, place["input"] is not None)
+    kind, name = type(model).__name__, place["name"] if place else layer
+    raise LayerError(f'No layer "{layer}" in {kind}.{did_you_mean(name, modules)} ({len(modules)} layers in all.)')
 
 
 def find_layers(model: nn.Module, layers: Iterable[str | nn.Module]) -> list[Layer]:

@@ -28,6 +28,10 @@ class HookManager:
         """Call ``hook(module, args, output)`` after each forward of ``module``; what it returns replaces the output."""
         self._handles.append(module.register_forward_hook(hook))
 
+    def forward_pre(self, module: nn.Module, hook: Callable[..., Any]) -> None:
+        """Call ``hook(module, args, kwargs)`` before each forward of ``module``; a pair returned replaces them."""
+        self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+
     def remaining(self) -> int:
         """How many hooks of this manager are still registered."""
         return len(self._handles)

@@ -25,7 +25,7 @@ def test_raw_map_of_a_two_channel_example_computed_by_hand() -> None:
     gradient = torch.tensor([[[[1.0, 3.0], [0.0, 0.0]], [[-2.0, -2.0], [-2.0, -2.0]]]])
     # mean gradients 1 and -2, so 1*A1 - 2*A2
     wanted = torch.tensor([[[-1.0, 2.0], [3.0, 2.0]]])
-    torch.testing.assert_close(GradCAM.combine(activation, gradient), wanted)
+    torch.testing.assert_close(GradCAM(Plain()).combine(activation, gradient), wanted)
 
 
 @pytest.mark.parametrize("network", [Plain, InPlaceAfter, PassThrough, SkipAround])

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from camapp.cam.engine import GradientMethod
+import re
+
+from camapp.cam.engine import Method
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.errors import UsageError, did_you_mean
 
-METHODS: dict[str, type[GradientMethod]] = {method.name: method for method in (GradCAM,)}
+METHODS: dict[str, type[Method]] = {method.name: method for method in (GradCAM,)}
 
 
-def find_method(name: str) -> type[GradientMethod]:
-    """The method called ``name``.
+def find_method(name: str) -> type[Method]:
+    """The method called ``name``, in any case and with or without dashes: ``GradCAM++``, ``gradcam-pp``, ``score_cam``.
 
     Raises:
         UsageError: there is none; the message names those that are.
     """
-    method = METHODS.get(name.lower()) if isinstance(name, str) else None
+    method = {_plain(known): kind for known, kind in METHODS.items()}.get(_plain(name))
     if method is None:
         raise UsageError(f'No method "{name}".{did_you_mean(str(name), METHODS)} Methods: {", ".join(METHODS)}.')
     return method
+
+
+def _plain(name: object) -> str:
+    return re.sub(r"[-_ ]", "", str(name).lower()).replace("++", "pp").replace("plusplus", "pp")

@@ -29,9 +29,8 @@ class GradCAM(GradientMethod):
     """
 
     name = "gradcam"
+    title = "Grad-CAM"
 
-    @staticmethod
-    def combine(activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """The raw map (N, h, w) of an activation and its gradient, both (N, C, h, w)."""
-        weights = gradient.mean(dim=(2, 3))
-        return torch.einsum("nc,nchw->nhw", weights, activation)
+    def weigh(self, activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """Mean gradients times activations, (N, C, *grid)."""
+        return gradient.flatten(2).mean(2).view(*gradient.shape[:2], *[1] * (gradient.dim() - 2)) * activation

@@ -1,0 +1,109 @@
+"""Several methods on the same pictures, with what they have in common done once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from camapp.backbones.load import LoadedModel
+from camapp.cam.engine import Evidence, LayerChoice, LayerMethod, Method, read_evidence, shoot
+from camapp.cam.methods import find_method
+from camapp.cam.passes import Passes
+from camapp.cam.result import CamResult, Normalize, Sign, checked_look
+from camapp.cam.targets import Targets
+from camapp.cam.targets.output import How
+from camapp.cam.watch import Progress, Watch
+from camapp.errors import UsageError
+from camapp.hooks.as_found import as_found
+
+
+def compare(
+    model: nn.Module | LoadedModel,
+    inputs: torch.Tensor,
+    targets: Targets | None = None,
+    *,
+    methods: Sequence[str | Method],
+    layer: LayerChoice = None,
+    output: How = None,
+    sign: Sign = "positive",
+    normalize: Normalize | None = "minmax",
+    progress: Progress | None = None,
+    deadline: float | None = None,
+    cancel: Any | None = None,
+) -> dict[str, CamResult]:
+    """Explain a batch by several methods; those that read the same layers share one forward and one backward.
+
+    Args:
+        model: as for the methods.
+        inputs: as for the methods.
+        targets: as for the methods.
+        methods: names, or methods made for this model (with a layer and options of their own).
+        layer: for the methods given by name; those that look at the whole network do without.
+        output: as for the methods.
+        sign: as for the methods.
+        normalize: as for the methods.
+        progress: as for the methods, over all of them.
+        deadline: as for the methods, over all of them.
+        cancel: as for the methods.
+
+    Returns:
+        The results by the methods' names, in the order given; of a name that comes again, ``name 2`` and so on.
+
+    Raises:
+        UsageError: no methods, or one made for another model.
+        LayerError, TargetError, OutputError, StoppedError: as the methods.
+
+    Example:
+        >>> results = camapp.cam.compare(model, inputs, methods=["gradcam", "layercam", "eigencam"], layer="layer4")
+        >>> results["layercam"].maps
+    """
+    if not methods:
+        raise UsageError("methods is empty. Name one or more, such as gradcam.")
+    engines = [_engine(method, model, layer, output) for method in methods]
+    checked_look(sign, normalize)
+    watch = Watch(progress, deadline, cancel)
+    ready = [engine.ready(inputs, targets, False, watch) for engine in engines]
+    results: dict[str, CamResult] = {}
+    with as_found(engines[0].model):
+        passes = [make() for make in ready]
+        for engine, run, evidence in zip(engines, passes, _evidence(engines, passes), strict=True):
+            count = 1 + sum(name.partition(" ")[0] == engine.name for name in results)
+            name = engine.name if count == 1 else f"{engine.name} {count}"
+            results[name] = engine.result(evidence, run, sign, normalize)
+    return results
+
+
+def _engine(method: str | Method, model: nn.Module | LoadedModel, layer: LayerChoice, output: How) -> Method:
+    if isinstance(method, str):
+        kind = find_method(method)
+        return kind(model, layer if kind.takes_layer else None, output=output)
+    whole = model.module if isinstance(model, LoadedModel) else model
+    if method.model is not whole and method.model is not getattr(whole, "module", None):
+        raise UsageError(
+            f"The {method.title} given was made for another model. Make it for this one, or give its name."
+        )
+    return method
+
+
+def _evidence(engines: list[Method], passes: list[Passes]) -> list[Evidence]:
+    """What each method finds; one shot for all methods of the same layers and the same output."""
+    found: dict[int, Evidence] = {}
+    for number, (engine, run) in enumerate(zip(engines, passes, strict=True)):
+        if number in found:
+            continue
+        if type(engine).evidence is not LayerMethod.evidence:
+            found[number] = engine.evidence(run)
+            continue
+        alike = [
+            other
+            for other in range(number, len(engines))
+            if type(engines[other]).evidence is LayerMethod.evidence
+            and passes[other].layers == run.layers
+            and engines[other].output == engine.output
+        ]
+        shot = shoot(run, [engines[other] for other in alike])  # type: ignore[misc]
+        found.update({other: read_evidence(shot, place) for place, other in enumerate(alike)})
+    return [found[number] for number in range(len(engines))]
