@@ -106,7 +106,6 @@ class Capture:
         self._whole_graph = whole_graph
         self._graph = graph
         self._taps: dict[str, Tap] = {}
-        self._leaves: list[torch.Tensor] = []
         self._hooks = HookManager()
         self._here = (0, 0)
         self._grad_mode = True
@@ -114,7 +113,6 @@ class Capture:
     def __enter__(self) -> Capture:
         self.calls = dict.fromkeys(self.calls, 0)  # a capture may be used again
         self._taps.clear()
-        self._leaves.clear()
         self._here = here()
         self._grad_mode = torch.is_grad_enabled()
         for layer in self.layers:
@@ -161,11 +159,13 @@ class Capture:
         """
         for tap in self._taps.values():
             tap.gradient = None
-        if scores.requires_grad and self._leaves:
+        # All of them, also those behind another: layers on parallel branches do not lie on each other's way.
+        ends = [tap.live for tap in self._taps.values() if tap.live is not None]
+        if scores.requires_grad and ends:
             weights = torch.full_like(scores, scale)
-            torch.autograd.backward(scores, weights, inputs=self._leaves, retain_graph=keep_graph)
-        for leaf in self._leaves:
-            leaf.grad = None
+            torch.autograd.backward(scores, weights, inputs=ends, retain_graph=keep_graph)
+        for end in ends:
+            end.grad = None
         if scale != 1.0:
             for tap in self._taps.values():
                 tap.gradient = None if tap.gradient is None else tap.gradient.float() / scale
@@ -245,7 +245,6 @@ class Capture:
                 raise NotExpandable
         if not copy.requires_grad:
             copy.requires_grad_()
-            self._leaves.append(copy)
         tap.live = copy
         self._taps[layer.key] = tap
         # The probe's output is a view that must not be written to: the clone may be.

@@ -253,3 +253,32 @@ def test_a_capture_may_be_used_again_and_knows_only_the_last_forward() -> None:
         capture.backward(logits[:, 0])
     assert capture.calls == {"last": 1}
     torch.testing.assert_close(capture["last"].activation, full_autograd(model, "last", inputs, [0, 0])[0])
+
+
+class Branches(nn.Module):
+    """Two branches side by side: neither layer lies on the other's way to the scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 1)
+        self.one = nn.Conv2d(4, 4, 3, padding=1)
+        self.two = nn.Conv2d(4, 4, 3, padding=1)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.stem(x))
+        both = torch.cat([torch.relu(self.one(x)), torch.relu(self.two(x))], dim=1)
+        return self.head(both.mean((2, 3)))
+
+
+@pytest.mark.parametrize("order", [["one", "two"], ["two", "one"], ["two", "stem", "one"]])
+def test_layers_on_parallel_branches_each_get_their_gradient(order: list[str]) -> None:
+    model, inputs = Branches().eval(), torch.randn(2, 3, 8, 8)
+    with as_found(model):
+        with Capture(model, order) as capture:
+            scores = model(inputs)[:, 1]
+        capture.backward(scores)
+    for layer in order:
+        activation, gradient = full_autograd(model, layer, inputs, [1, 1])
+        torch.testing.assert_close(capture[layer].activation, activation)
+        torch.testing.assert_close(capture[layer].gradient, gradient)
