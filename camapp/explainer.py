@@ -12,10 +12,15 @@ import torch
 from PIL import Image
 
 from camapp.backbones.load import LoadedModel, load_model
+from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.methods import find_method
-from camapp.cam.targets import ClassName, TopClasses
+from camapp.cam.result import Normalize, Sign
+from camapp.cam.targets import TopClasses
+from camapp.cam.targets.plan import One
+from camapp.cam.watch import Progress
 from camapp.errors import TargetError, UsageError
 from camapp.explanation import Explanation, Prediction
+from camapp.hooks.layers import unwrap
 from camapp.images.decode import Picture, decode
 from camapp.images.geometry import Fit
 
@@ -26,23 +31,33 @@ def explain(
     model: str | LoadedModel,
     picture: PictureSource,
     *,
-    targets: ClassName | Sequence[ClassName] | TopClasses | None = None,
+    targets: One | Sequence[One] | TopClasses | None = None,
     top_k: int = 1,
-    method: str = "gradcam",
-    layer: str | None = None,
+    method: str | Method = "gradcam",
+    layer: LayerChoice = None,
     fit: Fit | None = None,
+    sign: Sign = "positive",
+    normalize: Normalize = "minmax",
+    progress: Progress | None = None,
+    deadline: float | None = None,
+    cancel: Any | None = None,
 ) -> Explanation:
     """Show where a model looks in one picture.
 
     Args:
         model: the name of a model card, or a ``LoadedModel`` (load it once for many pictures).
         picture: a path, bytes, an open file, a ``Picture``, a Pillow image, or an array (H, W, 3) uint8.
-        targets: the class or classes to explain, by index or name (a unique beginning will do); by default the
-            ``top_k`` likeliest.
+        targets: the class or classes to explain, by index or name (a unique beginning will do), or targets of
+            ``camapp.cam.targets``; by default the ``top_k`` likeliest.
         top_k: how many of the likeliest classes to explain when no targets are given.
-        method: the method's name.
-        layer: the layer to explain; the model card's recommended one by default.
+        method: the method's name, or a method made for this model, with options of its own.
+        layer: the layer to explain, or several; the model card's recommended one by default.
         fit: "crop", "letterbox" or "stretch"; the model card's own way by default.
+        sign: "positive" for what supports the class, "negative" for what speaks against it.
+        normalize: "minmax", "max" or "shared" (one scale over all classes explained), as for the methods.
+        progress: called with the forwards done and expected, by methods that run the model many times.
+        deadline: seconds after which such a method gives up.
+        cancel: a ``threading.Event`` or a function; such a method stops once it is set.
 
     Returns:
         The explanation, whose maps lie on the picture as it is, not on the model's crop of it.
@@ -51,6 +66,7 @@ def explain(
         DecodeError: a file that is no readable picture.
         ModelError, WeightsError: a model that cannot be loaded.
         LayerError, TargetError, UsageError: a layer, class, method or option that does not exist.
+        StoppedError: the deadline passed, or ``cancel`` was set.
 
     Example:
         >>> camapp.explain("efficientnet_lite0", "cat.jpg", targets="tabby").save("heatmaps")
@@ -62,13 +78,26 @@ def explain(
             "a picture. camapp.wrap_model(network, size=..., mean=..., std=...) makes one of any nn.Module; for a "
             "prepared tensor there is camapp.GradCAM(model)(inputs)."
         )
-    engine = find_method(method)(loaded, layer)
+    if sign == "both" or normalize is None:
+        raise UsageError(
+            'An explanation is painted, so its maps lie in [0, 1]: sign is "positive" or "negative", and normalize one '
+            "of minmax, max, shared. The methods themselves, such as camapp.GradCAM, give signed and raw maps."
+        )
+    engine = _engine(method, loaded, layer)
     wanted = _wanted(targets, top_k)
     opened = _open(picture)
     start = time.perf_counter()
     inputs, geometry, notes = loaded.prepare(opened, fit)
     with loaded.named_failures():
-        result = engine(inputs, wanted)
+        result = engine(
+            inputs,
+            wanted,
+            sign=sign,
+            normalize=normalize,
+            progress=progress,
+            deadline=deadline,
+            cancel=cancel,
+        )
     maps, raw = result.maps[0].cpu().numpy(), result.raw[0].cpu().numpy()
     seconds = time.perf_counter() - start
     logits = result.logits[0].cpu()
@@ -76,6 +105,12 @@ def explain(
 
     def prediction(index: int) -> Prediction:
         return Prediction(index, loaded.label(index), float(probabilities[index]), float(logits[index]))
+
+    def explained(k: int) -> Prediction:
+        index, name = int(result.targets[0, k]), str(result.target_names[0][k])
+        if name == f"class {index}":
+            return prediction(index)
+        return Prediction(index, name, float("nan"), float(result.scores[0, k]))
 
     warning = ("random weights: predictions and maps mean nothing",) if loaded.weights.random else ()
     best = logits.sort(descending=True, stable=True).indices[:5].tolist()
@@ -89,7 +124,7 @@ def explain(
         },
         method=result.method,
         layer=result.layer,
-        classes=tuple(prediction(index) for index in result.targets[0].tolist()),
+        classes=tuple(explained(k) for k in range(result.targets.shape[1])),
         predictions=tuple(prediction(index) for index in best),
         reasons=tuple(result.reasons[0] or ()),
         model_maps=maps,
@@ -98,6 +133,16 @@ def explain(
         notes=(*warning, *opened.notes, *notes, *result.notes),
         seconds=seconds,
     )
+
+
+def _engine(method: str | Method, model: LoadedModel, layer: LayerChoice) -> Method:
+    if not isinstance(method, Method):
+        return find_method(method)(model, layer)
+    if method.model is not unwrap(model.module):
+        raise UsageError(f"The {method.title} given was made for another model than {model.name}.")
+    if layer is not None:
+        raise UsageError(f"layer={layer!r} comes too late: name it where the {method.title} is made.")
+    return method
 
 
 def _wanted(targets: Any, top_k: int) -> Any:

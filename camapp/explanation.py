@@ -30,12 +30,12 @@ RANDOM_WEIGHTS = "RANDOM WEIGHTS"
 
 @dataclass(frozen=True)
 class Prediction:
-    """One class as the model scores it.
+    """One class as the model scores it, or another target explained.
 
     Args:
-        index: class index.
-        label: class name.
-        probability: softmax over all classes, 0-1.
+        index: class index; -1 for a target that is no class.
+        label: class name, or the target in words.
+        probability: softmax over all classes, 0-1; NaN for a target that is no plain class.
         logit: the raw score.
     """
 
@@ -43,6 +43,9 @@ class Prediction:
     label: str
     probability: float
     logit: float
+
+    def __str__(self) -> str:
+        return self.label if np.isnan(self.probability) else f"{self.label} {self.probability:.1%}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Explanation:
         model: the model's name.
         weights: where its weights come from, their SHA-256, and whether they are random.
         method: the method's name.
-        layer: the layer explained.
+        layer: the layer explained, several joined by " + "; "" for a method that looks at the whole network.
         classes: the K classes explained, in the order asked for.
         predictions: the five likeliest classes, best first.
         reasons: per explained class, why its map is blank, or None.
@@ -241,25 +244,27 @@ class Explanation:
         }
 
     def __repr__(self) -> str:
-        labels = ", ".join(f"{one.label} {one.probability:.1%}" for one in self.classes)
+        labels = ", ".join(map(str, self.classes))
         warning = f" {RANDOM_WEIGHTS}" if self.random_weights else ""
-        return f'Explanation({self.picture.name}: {labels}; {self.method} at "{self.layer}" of {self.model}{warning})'
+        return f"Explanation({self.picture.name}: {labels}; {self._where} of {self.model}{warning})"
 
     def _repr_html_(self) -> str:
         """Overlays side by side, as a notebook shows them."""
         cells = []
         for k, explained in enumerate(self.classes):
             data = base64.b64encode(png_bytes(np.asarray(self.overlay(k)))).decode()
-            caption = html.escape(f"{explained.label} {explained.probability:.1%}")
+            caption = html.escape(str(explained))
             reason = f"<br><small>{html.escape(self.reasons[k] or '')}</small>" if self.reasons[k] else ""
             cells.append(
                 f'<figure style="margin:0"><img alt="Heatmap of {caption}" style="max-width:360px" '
                 f'src="data:image/png;base64,{data}"><figcaption>{caption}{reason}</figcaption></figure>'
             )
-        facts = html.escape(
-            f"{self.model}, {self.method} at {self.layer}" + "".join(f"; {note}" for note in self.notes)
-        )
+        facts = html.escape(f"{self.model}, {self._where}" + "".join(f"; {note}" for note in self.notes))
         return f'<div style="display:flex;flex-wrap:wrap;gap:12px">{"".join(cells)}</div><small>{facts}</small>'
+
+    @property
+    def _where(self) -> str:
+        return f'{self.method} at "{self.layer}"' if self.layer else self.method
 
     def _checked(self, k: int) -> int:
         if not 0 <= k < len(self):

@@ -62,7 +62,7 @@ def as_object(name: str, explanation: Explanation, saved: list[SavedFiles]) -> d
 
 def print_explanation(name: str, explanation: Explanation, saved: list[SavedFiles]) -> None:
     """One picture in words."""
-    likely = ", ".join(f"{one.label} {one.probability:.1%}" for one in explanation.predictions)
+    likely = ", ".join(map(str, explanation.predictions))
     out.print(f"[bold]{escape(name)}[/]  {escape(likely)}")
     for k, (explained, files) in enumerate(zip(explanation.classes, saved, strict=True)):
         reason = explanation.reasons[k]

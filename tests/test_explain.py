@@ -188,7 +188,7 @@ def test_a_notebook_shows_each_class_with_a_text_alternative(cat: camapp.Explana
     shown = cat._repr_html_()
     assert shown.count("<img ") == 2
     assert f'alt="Heatmap of {cat.classes[0].label}' in shown
-    assert "gradcam at bn2" in shown
+    assert "gradcam at &quot;bn2&quot;" in shown
 
 
 def test_an_unknown_k_is_refused(cat: camapp.Explanation) -> None:
@@ -273,3 +273,50 @@ def test_threads_may_ask_for_different_classes_of_one_explanation(cat: camapp.Ex
 def test_a_heatmap_that_is_given_out_cannot_be_written_on(cat: camapp.Explanation) -> None:
     with pytest.raises(ValueError, match="read-only"):
         cat.heatmap()[0, 0] = 5
+
+
+def test_other_targets_than_classes_are_named_in_words(model: camapp.LoadedModel, tmp_path: Path) -> None:
+    from camapp.cam.targets import ClassDifference
+
+    both = camapp.explain(model, CHELSEA, targets=[ClassDifference("tabby", "Egyptian cat"), "tabby"])
+    assert both.classes[0].label == "class 281 against 285"
+    assert both.classes[1].label == "tabby"
+    logits = model.module(model.prepare(camapp.decode(CHELSEA))[0])[0].detach()
+    assert both.classes[0].logit == pytest.approx(float(logits[281] - 0.6 * logits[285]), abs=1e-4)
+    assert "class 281 against 285, tabby" in repr(both)
+    saved = both.save(tmp_path)
+    facts = json.loads((tmp_path / "chelsea.json").read_text())
+    assert facts["maps"][0]["probability"] is None
+    assert saved[0].overlay.name == "chelsea-1-class_281_against_285.overlay.png"
+
+
+def test_the_negative_map_is_what_speaks_against_the_class(model: camapp.LoadedModel) -> None:
+    against = camapp.explain(model, CHELSEA, targets="golden retriever", sign="negative")
+    raw = GradCAM(model)(model.prepare(camapp.decode(CHELSEA))[0], 207).raw
+    opposed = torch.nn.functional.interpolate((-raw).relu()[None], size=(224, 224), mode="bilinear")[0, 0]
+    wanted = (opposed - opposed.min()) / (opposed.max() - opposed.min())
+    np.testing.assert_allclose(against.model_maps[0], wanted.numpy(), atol=1e-4)
+    for options in ({"sign": "both"}, {"normalize": None}):
+        with pytest.raises(UsageError, match="An explanation is painted"):
+            camapp.explain(model, CHELSEA, **options)  # type: ignore[arg-type]
+
+
+def test_one_scale_for_all_classes_keeps_their_proportions(model: camapp.LoadedModel) -> None:
+    shared = camapp.explain(model, CHELSEA, top_k=3, normalize="shared")
+    highest = [one.max() for one in shared.model_maps]
+    raws = [one.max() for one in shared.raw]
+    assert max(highest) == 1
+    np.testing.assert_allclose(np.array(highest) / max(highest), np.array(raws) / max(raws), atol=0.02)
+
+
+def test_a_method_made_for_the_model_may_be_given(model: camapp.LoadedModel, cat: camapp.Explanation) -> None:
+    engine = GradCAM(model, ["bn2", "blocks.5.0.bn1"], fuse="product")
+    one = camapp.explain(model, CHELSEA, method=engine)
+    assert one.layer == "bn2 + blocks.5.0.bn1"
+    assert one.reasons == (None,)
+    several = camapp.explain(model, CHELSEA, layer=["blocks.5.0.bn1", "bn2"])
+    assert not np.allclose(one.model_maps, several.model_maps)  # the mean, not the product
+    with pytest.raises(UsageError, match="made for another model"):
+        camapp.explain(camapp.load_model("efficientnet_lite0", random_weights=True), CHELSEA, method=engine)
+    with pytest.raises(UsageError, match="comes too late"):
+        camapp.explain(model, CHELSEA, method=engine, layer="bn2")
