@@ -189,7 +189,7 @@ def build(card: ModelCard) -> nn.Module:
         # torch.manual_seed would also reseed the caller's GPUs
         torch.default_generator.manual_seed(_SEED)
         module = create(name, card)
-        _wake_silent_layers(module)
+        wake_silent_layers(module)
     return module
 
 
@@ -272,7 +272,7 @@ def _unknown_architecture(card: ModelCard, name: str, known: list[str]) -> Model
     )
 
 
-def _wake_silent_layers(module: nn.Module) -> None:
+def wake_silent_layers(module: nn.Module) -> None:
     """Give random weights to linear layers that start at zero.
 
     A head of zeros (torchvision's vit_b_16) scores every picture 0 and has no gradient to explain.

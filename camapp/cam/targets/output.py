@@ -51,6 +51,22 @@ def pick_output(output: Any, rows: int, how: How = None) -> Output:
     )
 
 
+def class_logits(output: Any, rows: int) -> torch.Tensor:
+    """The class scores (N, classes) in what a classifier returned.
+
+    Args:
+        output: what the model returned.
+        rows: the batch size N.
+
+    Raises:
+        OutputError: there are none; the message says what there is.
+    """
+    found = pick_output(output, rows)
+    if not isinstance(found, torch.Tensor) or found.dim() != 2:
+        raise OutputError(f"The model returned {_describe(output)}; needed are class scores (batch, classes).")
+    return found
+
+
 def _find(output: Any, rows: int) -> Any:
     if isinstance(output, torch.Tensor):
         return output

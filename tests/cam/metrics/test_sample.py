@@ -1,0 +1,106 @@
+"""What a sample takes, and the score that a model gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from camapp.cam.metrics import Sample, class_probability
+from camapp.errors import TargetError, UsageError
+from tests.cam.metrics.scenes import Tiny, mean_score, sample
+
+
+def test_the_score_is_the_softmax_probability_of_each_rows_class_whatever_the_chunks() -> None:
+    model, inputs, targets = Tiny(), torch.randn(5, 3, 8, 9), torch.tensor([0, 3, 1, 2, 3])
+    model.train()
+    buffers = [buffer.clone() for buffer in model.buffers()]
+    model.eval()
+    exact = torch.stack([model(x[None]).double().softmax(1)[0, t] for x, t in zip(inputs, targets, strict=True)])
+    model.train()
+    for size in (None, 1, 2, 5):
+        score = class_probability(model, size)(inputs, targets)
+        assert score.dtype == torch.float32
+        assert not score.requires_grad
+        torch.testing.assert_close(score.double(), exact, atol=1e-6, rtol=0)
+    assert model.training
+    assert model.head.weight.grad is None
+    for now, before in zip(model.buffers(), buffers, strict=True):
+        assert torch.equal(now, before)  # batch norm did not learn from the pictures judged
+
+
+def test_a_double_model_gets_doubles_and_gives_floats() -> None:
+    score = class_probability(Tiny().double())(torch.randn(2, 3, 8, 8), torch.tensor([0, 1]))
+    assert score.dtype == torch.float32
+
+
+class Views(nn.Module):
+    """As networks once were written: view() after a convolution, which takes contiguous tensors only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.head = nn.Linear(4 * 36, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(x)
+        return self.head(x.view(len(x), -1))
+
+
+def test_a_model_that_cannot_take_channels_last_is_scored_all_the_same() -> None:
+    model, inputs, targets = Views(), torch.randn(3, 3, 8, 8), torch.tensor([0, 1, 2])
+    with pytest.raises(RuntimeError, match="view"):
+        class_probability(model, channels_last=True)(inputs, targets)
+    exact = model(inputs).softmax(1).diagonal()
+    torch.testing.assert_close(class_probability(model)(inputs, targets), exact.detach())
+
+
+def test_a_class_that_the_model_does_not_have_is_named() -> None:
+    with pytest.raises(TargetError, match=r"Class 4 .* 4 classes"):
+        class_probability(Tiny())(torch.randn(2, 3, 8, 8), torch.tensor([0, 4]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": torch.randn(2, 5, 5)}, r"\(2, 5, 5\).*unsqueeze"),
+        ({"inputs": torch.zeros(0, 1, 5, 5)}, r"inputs: \(0, 1, 5, 5\)"),
+        ({"targets": torch.tensor([1.0, 2.0])}, "targets: .*float32"),
+        ({"targets": torch.tensor([1])}, r"targets: \(1,\)"),
+        ({"maps": torch.zeros(2, 4, 5)}, r"maps: \(2, 4, 5\).*\(2, 5, 5\)"),
+        ({"maps": torch.full((2, 5, 5), 1.5)}, "maps reach from 1.5 to 1.5"),
+        ({"maps": torch.full((2, 5, 5), torch.nan)}, "maps reach from nan"),
+        ({"boxes": [torch.zeros(0, 4)]}, "boxes: 1 entries for 2"),
+        ({"boxes": [torch.zeros(0, 4), torch.zeros(4)]}, r"boxes\[1\]: \(4,\)"),
+        ({"boxes": [torch.zeros(0, 4), torch.tensor([[3.0, 0, 3, 2]])]}, "without area"),
+        ({"masks": [torch.zeros(5, 5), torch.zeros(5, 5)]}, r"masks\[0\]: .*float32"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_quoted(change: dict, message: str) -> None:
+    given = {"inputs": torch.randn(2, 1, 5, 5), "targets": torch.tensor([0, 1]), "maps": torch.zeros(2, 5, 5)}
+    with pytest.raises(UsageError, match=message):
+        Sample(score=mean_score, **{**given, **change})
+
+
+def test_score_and_maps_that_several_metrics_need_are_computed_once() -> None:
+    scored: list[int] = []
+    explained: list[int] = []
+
+    def score(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        scored.append(len(inputs))
+        return mean_score(inputs, targets)
+
+    def explain(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        explained.append(len(inputs))
+        return inputs[:, 0]
+
+    from camapp.cam.metrics import ADCC, AverageDrop, Coherency, Increase
+
+    one = sample(torch.rand(3, 4, 4), score=score, explain=explain)
+    for metric in (AverageDrop(), Increase(), Coherency(), ADCC()):
+        metric.update(one)
+    assert scored == [3, 3]
+    assert explained == [3]
+    other = one.with_maps(torch.zeros(3, 4, 4))
+    assert AverageDrop().update(other).tolist() == [100.0] * 3
+    assert scored == [3, 3, 3]  # the pictures themselves were known
