@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from camapp.cam.result import CamResult
     from camapp.cam.targets import TopClasses
     from camapp.errors import (
+        AnnotationError,
         CamappError,
         DecodeError,
         LayerError,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
         UsageError,
         WeightsError,
     )
+    from camapp.evaluation.report import Report
+    from camapp.evaluation.run import evaluate
     from camapp.explainer import explain
     from camapp.explanation import Explanation, Prediction, SavedFiles
     from camapp.images.decode import Limits, Picture, decode
@@ -40,6 +43,7 @@ __version__ = VERSION
 
 # Where each public name lives. Loaded at the first use: torch alone takes seconds to import.
 _HOMES = {
+    "AnnotationError": "camapp.errors",
     "CamResult": "camapp.cam.result",
     "CamappError": "camapp.errors",
     "DecodeError": "camapp.errors",
@@ -54,6 +58,7 @@ _HOMES = {
     "OutputError": "camapp.errors",
     "Picture": "camapp.images.decode",
     "Prediction": "camapp.explanation",
+    "Report": "camapp.evaluation.report",
     "SavedFiles": "camapp.explanation",
     "StoppedError": "camapp.errors",
     "TargetError": "camapp.errors",
@@ -61,6 +66,7 @@ _HOMES = {
     "UsageError": "camapp.errors",
     "WeightsError": "camapp.errors",
     "decode": "camapp.images.decode",
+    "evaluate": "camapp.evaluation.run",
     "explain": "camapp.explainer",
     "list_cards": "camapp.backbones.cards",
     "list_layers": "camapp.backbones.layers",
@@ -69,6 +75,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AnnotationError",
     "CamResult",
     "CamappError",
     "DecodeError",
@@ -83,6 +90,7 @@ __all__ = [
     "OutputError",
     "Picture",
     "Prediction",
+    "Report",
     "SavedFiles",
     "StoppedError",
     "TargetError",
@@ -90,6 +98,7 @@ __all__ = [
     "UsageError",
     "WeightsError",
     "decode",
+    "evaluate",
     "explain",
     "list_cards",
     "list_layers",

@@ -34,6 +34,10 @@ class TargetError(CamappError, ValueError):
     """A class that the model does not have, or a target that cannot be explained."""
 
 
+class AnnotationError(CamappError, ValueError):
+    """A file of boxes that cannot be read, or boxes that do not fit their pictures."""
+
+
 class OutputError(CamappError, TypeError):
     """A model whose output is not a tensor of class scores."""
 

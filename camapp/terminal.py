@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ def print_explanation(name: str, explanation: Explanation, saved: list[SavedFile
         out.print(f"  note: {escape(note)}", style="yellow")
 
 
-def report_failure(name: str, error: Exception, as_json: bool) -> None:
+def report_failure(name: str, error: Exception | str, as_json: bool = False) -> None:
     """Say why one picture failed."""
     if as_json:
         print_object({"input": name, "error": str(error)})
@@ -90,12 +90,11 @@ def _speaks_unicode() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
 
 
-def table_of(*columns: str) -> Table:
-    """A plain table, numbers to the right."""
+def table_of(*columns: str, right: Sequence[str] = ("MiB", "parameters")) -> Table:
+    """A plain table; the columns of numbers, ``right``, to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        right = column in ("MiB", "parameters")
-        table.add_column(column, justify="right" if right else "left", no_wrap=True)
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
     return table
 
 
