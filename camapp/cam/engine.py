@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import nn
 
-from camapp.backbones.layers import find_layout, recommended_layer
+from camapp.backbones.layouts import find_layout
 from camapp.backbones.load import LoadedModel
+from camapp.backbones.recommend import recommended_layer
 from camapp.cam.passes import Passes, Read, Seen, Shot, mixes_rows
 from camapp.cam.result import CamResult, Normalize, Sign, blank_reasons, checked_look, fused, normalised_maps
 from camapp.cam.targets.output import How

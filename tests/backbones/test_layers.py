@@ -1,4 +1,4 @@
-"""How a layer's output lies in the picture, and which layer is recommended."""
+"""The list of a model's layers, and the layer recommended for known families."""
 
 from __future__ import annotations
 
@@ -8,55 +8,10 @@ import torch
 import torchvision
 from torch import nn
 
-from camapp.backbones.layers import find_layout, list_layers, recommended_layer
+from camapp.backbones.layers import list_layers
+from camapp.backbones.recommend import recommended_layer
 from camapp.errors import LayerError
 from tests.networks import Plain, Reused
-
-
-class Facts(nn.Module):
-    """A model that states its patch size."""
-
-    def __init__(self, patch: int | tuple[int, int]) -> None:
-        super().__init__()
-        self.patch_size = patch
-
-
-@pytest.mark.parametrize(
-    ("model", "shape", "inputs", "kind", "grid", "prefix"),
-    [
-        (nn.Identity(), (2, 512, 7, 7), (2, 3, 224, 224), "NCHW", (7, 7), 0),
-        (nn.Identity(), (2, 7, 7, 512), (2, 3, 224, 224), "NHWC", (7, 7), 0),
-        (nn.Identity(), (1, 64, 7, 10), (1, 3, 224, 320), "NCHW", (7, 10), 0),
-        (nn.Identity(), (1, 7, 10, 64), (1, 3, 224, 320), "NHWC", (7, 10), 0),
-        (nn.Identity(), (1, 3, 16, 16), (1, 3, 16, 16), "NCHW", (16, 16), 0),
-        (Facts(16), (1, 197, 768), (1, 3, 224, 224), "NLC", (14, 14), 1),
-        (Facts((16, 16)), (1, 201, 768), (1, 3, 224, 224), "NLC", (14, 14), 5),
-        (Facts(16), (1, 14 * 20 + 1, 768), (1, 3, 224, 320), "NLC", (14, 20), 1),
-        (nn.Identity(), (1, 197, 768), (1, 3, 224, 224), "NLC", (14, 14), 1),
-        (nn.Identity(), (1, 196, 768), (1, 3, 224, 224), "NLC", (14, 14), 0),
-        (nn.Identity(), (1, 198, 768), (1, 3, 224, 224), "NLC", (14, 14), 2),
-    ],
-)
-def test_layouts(
-    model: nn.Module, shape: tuple[int, ...], inputs: tuple[int, ...], kind: str, grid: tuple[int, int], prefix: int
-) -> None:
-    layout = find_layout(model, "x", shape, inputs)
-    assert (layout.kind, layout.grid, layout.prefix) == (kind, grid, prefix)
-
-
-def test_every_layout_brings_the_same_map() -> None:
-    maps = torch.randn(2, 50, 3, 4)
-    as_tokens = torch.cat([torch.zeros(2, 1, 50), maps.flatten(2).transpose(1, 2)], dim=1)
-    size = (2, 3, 48, 64)
-    for output in (maps, maps.permute(0, 2, 3, 1), as_tokens):
-        layout = find_layout(nn.Identity(), "x", output.shape, size)
-        assert torch.equal(layout.to_maps(output), maps)
-
-
-@pytest.mark.parametrize("shape", [(2, 1000), (2, 8, 768), (2, 200, 768), (2, 3, 4, 5, 6)])
-def test_an_output_without_a_place_in_the_picture_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(LayerError, match=r'"fc" gives an output of shape .* does not map onto a picture of 224x224'):
-        find_layout(nn.Identity(), "fc", shape, (2, 3, 224, 224))
 
 
 @pytest.mark.parametrize(
@@ -106,35 +61,6 @@ def test_listing_leaves_no_hook_and_moves_no_flag() -> None:
     list_layers(model, torch.zeros(1, 3, 8, 8))
     assert model.training
     assert not any(module._forward_hooks for module in model.modules())
-
-
-class Attentive(nn.Module):
-    """Patch tokens, and an attention matrix that looks like a map of a square picture."""
-
-    def __init__(self, patch: int = 16) -> None:
-        super().__init__()
-        self.patch_size = patch
-
-
-@pytest.mark.parametrize("side", [196, 197, 198])
-def test_an_attention_matrix_is_no_map(side: int) -> None:
-    with pytest.raises(LayerError, match="does not map onto a picture"):
-        find_layout(Attentive(), "attn_drop", (1, 4, side, side), (1, 3, 224, 224))
-
-
-@pytest.mark.parametrize("shape", [(1, 196, 64, 3), (1, 3, 197, 64), (1, 50, 19, 8), (1, 4, 256, 64)])
-def test_a_grid_without_the_pictures_aspect_is_no_map(shape: tuple[int, ...]) -> None:
-    with pytest.raises(LayerError, match="does not map onto a picture"):
-        find_layout(nn.Identity(), "x", shape, (1, 3, 224, 224))
-
-
-@pytest.mark.parametrize(("height", "width", "grid"), [(100, 100, (7, 7)), (40, 56, (3, 4)), (72, 72, (5, 5))])
-def test_pictures_padded_to_whole_patches_have_the_padded_grid(height: int, width: int, grid: tuple[int, int]) -> None:
-    model = timm.create_model(
-        "vit_tiny_patch16_224", num_classes=4, depth=2, dynamic_img_size=True, dynamic_img_pad=True
-    ).eval()
-    layers = {one.name: one for one in list_layers(model, torch.zeros(1, 3, height, width))}
-    assert layers["blocks.1"].grid == grid
 
 
 @pytest.mark.parametrize(
