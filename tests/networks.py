@@ -74,3 +74,43 @@ class PassThrough(Plain):
         kept = self.drop(y)
         y.mul_(0.0)
         return self.head(F.relu(kept).mean((2, 3)))
+
+
+class Staged(nn.Module):
+    """Three resolutions with an activation module each, and two maps at the last of them."""
+
+    def __init__(self, classes: int = 5) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU())
+        self.middle = nn.Sequential(nn.Conv2d(6, 8, 3, padding=1, stride=2), nn.ReLU())
+        self.late = nn.Sequential(nn.Conv2d(8, 10, 3, padding=1, stride=2), nn.ReLU())
+        self.last = nn.Sequential(nn.Conv2d(10, 12, 3, padding=1), nn.ReLU())
+        self.head = nn.Linear(12, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.last(self.late(self.middle(self.stem(x)))).mean((2, 3)))
+
+
+class Segmenter(nn.Module):
+    """Scores of each class at each place, (B, classes, H, W)."""
+
+    def __init__(self, classes: int = 3) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU())
+        self.head = nn.Conv2d(6, classes, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(x))
+
+
+class Signals(nn.Module):
+    """Classes of signals (B, 2, L)."""
+
+    def __init__(self, classes: int = 3) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv1d(2, 4, 5, padding=2), nn.ReLU())
+        self.late = nn.Sequential(nn.Conv1d(4, 6, 5, padding=2, stride=2), nn.ReLU())
+        self.head = nn.Linear(6, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.late(self.body(x)).mean(2))

@@ -25,6 +25,7 @@ from camapp.hooks.layers import find_layer, unwrap
 
 LayerChoice: TypeAlias = str | nn.Module | Sequence[str | nn.Module] | None
 
+SIDES: tuple[Sign, ...] = ("positive", "negative")
 FUSES = ("mean", "max", "product", "geometric")
 
 
@@ -181,7 +182,10 @@ class Method(ABC):
             raw, reached = self._one_map(evidence, passes, sign)
             maps, shows = normalised_maps(raw, tuple(passes.inputs.shape[2:]), sign, normalize)
         layer = " + ".join(passes.layers)
-        reasons = self._advised(blank_reasons(raw.detach(), shows, reached, layer, sign), passes)
+        reasons = blank_reasons(raw.detach(), shows, reached, layer, sign)
+        if len(passes.layers) > 1:
+            reasons = [self._of_several(reason, layer) for reason in reasons]
+        reasons = self._advised(reasons, passes)
         rows, per_row = shot.scores.shape
 
         def shaped(values: torch.Tensor) -> torch.Tensor:
@@ -221,12 +225,24 @@ class Method(ABC):
         reached = torch.stack([everywhere, *evidence.reached.values()]).all(0) if len(raws) == 1 else everywhere
         if len(raws) == 1:
             return raws[0], reached
+        if sign == "both" and self._fuse != "mean":
+            # Each side by itself: the product of two negative values would speak for the target.
+            supports, opposes = (self._one_map(evidence, passes, side)[0] for side in SIDES)
+            return supports + opposes, reached
         size = tuple(passes.inputs.shape[2:])
         together = fused([normalised_maps(raw, size, sign)[0] for raw in raws], self._fuse)
         # A map that is not finite anywhere would be blank there, and the fault be lost in the sum.
         finite = torch.stack([raw.isfinite().flatten(1).all(1) for raw in raws]).all(0)
         together = torch.where(finite.view(-1, *[1] * len(size)), together, float("nan"))
         return (-together if sign == "negative" else together), reached
+
+    def _of_several(self, reason: str | None, layers: str) -> str | None:
+        """Of several layers a map that is zero says nothing of their activations."""
+        if reason is None or not reason.startswith("no activation"):
+            return reason
+        if self._fuse in ("product", "geometric"):
+            return f'nothing in common: no place is lit at all of "{layers}"; name fewer layers, or fuse="mean"'
+        return f'no evidence: nothing is lit at any of "{layers}"; choose another class or layer'
 
     def _advised(self, reasons: list[str | None], passes: Passes) -> list[str | None]:
         """The reasons for blank maps, with the layer that works, or the parameter that is broken."""

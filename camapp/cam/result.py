@@ -111,7 +111,10 @@ def fused(maps: list[torch.Tensor], fuse: str) -> torch.Tensor:
     if fuse == "max":
         return stacked.amax(0)
     product = stacked.prod(0)
-    return product if fuse == "product" else product.clamp(min=0) ** (1 / len(maps))
+    if fuse == "product":
+        return product
+    zero = product <= 0  # where a root's slope is infinite, which would make gradients NaN
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, product) ** (1 / len(maps)))
 
 
 def checked_look(sign: str, normalize: str | None) -> None:

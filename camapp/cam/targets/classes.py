@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,16 +73,17 @@ class ResidualScore(ClassTarget):
 
 @dataclass(frozen=True)
 class ClassDifference(ClassTarget):
-    r"""What speaks for a class rather than for others: :math:`y_c - \gamma \, \overline{y_d}`.
+    r"""What speaks for a class rather than for others: :math:`y^c - \gamma \frac{1}{T} \sum_{t=1}^{T} y^{d_t}`.
 
     Args:
-        target: the class.
-        others: the class or classes to tell it from; by default the ``nearest`` ones of highest similarity of score.
+        target: the class :math:`c`.
+        others: the class or classes :math:`d_t` to tell it from; by default the ``nearest`` ones, those whose scores
+            differ least from the target's on the unaltered picture.
         gamma: the weight of the others' mean score, 0 and up.
-        nearest: how many others to take when none are named.
+        nearest: how many others to take when none are named; all, where the model has fewer.
 
     Source: Zhang et al., "Finer-CAM: Spotting the Difference Reveals Finer Details for Visual Explanation", CVPR 2025,
-    equation 4 (there over the classes closest in score, gamma 0.6).
+    section 3.
     """
 
     target: ClassName
@@ -92,17 +94,22 @@ class ClassDifference(ClassTarget):
     def __post_init__(self) -> None:
         if isinstance(self.nearest, bool) or not isinstance(self.nearest, int) or self.nearest < 1:
             raise TargetError(f"nearest = {self.nearest!r} is no positive whole number of classes to compare with.")
-        if self.others is not None and not self._others:
+        if isinstance(self.gamma, bool) or not isinstance(self.gamma, int | float) or not 0 <= self.gamma < math.inf:
+            raise TargetError(f"gamma = {self.gamma!r} is no weight for the other classes: give a number, 0 or more.")
+        if self.others is not None and not self.compared:
             raise TargetError("others is empty: name the classes to compare with, or leave it out for the nearest.")
 
     @property
-    def _others(self) -> tuple[ClassName, ...]:
-        others = self.others
-        return (others,) if isinstance(others, int | str) else tuple(others or ())
+    def compared(self) -> tuple[ClassName, ...]:
+        """The classes to tell it from, as far as they are known."""
+        if self.others is None:
+            return ()
+        alone = isinstance(self.others, str) or not isinstance(self.others, Sequence)
+        return (self.others,) if alone else tuple(self.others)  # type: ignore[return-value, arg-type]
 
     def named(self, class_index: ClassIndex) -> Target:
         """With the indices of all its classes."""
-        others = None if self.others is None else tuple(class_index(other) for other in self._others)
+        others = None if self.others is None else tuple(class_index(other) for other in self.compared)
         return replace(self, target=class_index(self.target), others=others)
 
     def settled(self, row: Any) -> Target:
@@ -119,11 +126,11 @@ class ClassDifference(ClassTarget):
     def score(self, row: Any) -> torch.Tensor:
         """The difference of the logits."""
         scores = class_scores(row)
-        others = [checked_class(other, row) for other in self._others]
+        others = [checked_class(other, row) for other in self.compared]
         return scores[checked_class(self.target, row)] - self.gamma * scores[others].mean()
 
     def __repr__(self) -> str:
-        others = ", ".join(map(str, self._others)) or f"the {self.nearest} nearest"
+        others = ", ".join(map(str, self.compared)) or f"the {self.nearest} nearest"
         return f"class {self.target} against {others}"
 
 
