@@ -31,6 +31,7 @@ format: $(VENV)/.lint ## put the code into its format
 
 bench: $(VENV)/.bench ## compare with the peers (minutes; want an idle machine)
 	$(BIN)/python -m benchmarks cam $(ARGS)
+	$(BIN)/python -m benchmarks methods $(ARGS)
 
 wheel: $(VENV)/.test ## build the wheel into dist/
 	$(BIN)/python -m build

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.measure import Row
 
-BENCHMARKS = ("cam",)
+BENCHMARKS = ("cam", "methods")
 
 
 def main() -> None:

@@ -248,7 +248,7 @@ class Method(ABC):
         """The reasons for blank maps, with the layer that works, or the parameter that is broken."""
         found = [reason for reason in reasons if reason is not None]
         advice = {}
-        if any(reason.startswith("no gradient") for reason in found):
+        if passes.layers and any(reason.startswith("no gradient") for reason in found):
             advice["no gradient"] = _better_layer(passes)
         if any(reason.startswith("not finite") for reason in found):
             advice["not finite"] = _broken_parameter(self.model)

@@ -18,6 +18,9 @@ NORMALIZE: tuple[Normalize | None, ...] = ("minmax", "max", "shared", None)
 Sign = Literal["positive", "negative", "both"]
 SIGNS: tuple[Sign, ...] = ("positive", "negative", "both")
 
+# In reasons, of methods that look at no layer.
+_NETWORK = "the network"
+
 _INTERPOLATION = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
@@ -142,7 +145,7 @@ def blank_reasons(
     facts = zip(
         finite, shows.tolist(), reached.tolist(), lowest.flatten().tolist(), highest.flatten().tolist(), strict=True
     )
-    where = f'"{layer}"' if layer else "the network"
+    where = f'"{layer}"' if layer else _NETWORK
     return [_blank_reason(*each, where, sign) for each in facts]
 
 
@@ -153,6 +156,8 @@ def _blank_reason(
         return f"not finite: activations or gradients at {where} hold NaN or infinity; look at the input and weights"
     if shows:
         return None
+    if not reached and where == _NETWORK:
+        return "no gradient: the score does not depend on the picture; choose another class or target"
     if not reached:
         return f"no gradient: the score does not depend on this map of {where}; choose an earlier layer"
     if lowest == highest == 0:
