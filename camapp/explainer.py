@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from PIL import Image
 from camapp.backbones.load import LoadedModel, load_model
 from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.methods import find_method
-from camapp.cam.result import Normalize, Sign
+from camapp.cam.result import Normalize, Sign, checked_look
 from camapp.cam.targets import TopClasses
 from camapp.cam.targets.plan import One
 from camapp.cam.watch import Progress
@@ -78,11 +78,7 @@ def explain(
             "a picture. camapp.wrap_model(network, size=..., mean=..., std=...) makes one of any nn.Module; for a "
             "prepared tensor there is camapp.GradCAM(model)(inputs)."
         )
-    if sign == "both" or normalize is None:
-        raise UsageError(
-            'An explanation is painted, so its maps lie in [0, 1]: sign is "positive" or "negative", and normalize one '
-            "of minmax, max, shared. The methods themselves, such as camapp.GradCAM, give signed and raw maps."
-        )
+    look = checked_paintable(sign, normalize)
     engine = _engine(method, loaded, layer)
     wanted = _wanted(targets, top_k)
     opened = _open(picture)
@@ -92,8 +88,7 @@ def explain(
         result = engine(
             inputs,
             wanted,
-            sign=sign,
-            normalize=normalize,
+            **look,
             progress=progress,
             deadline=deadline,
             cancel=cancel,
@@ -133,6 +128,28 @@ def explain(
         notes=(*warning, *opened.notes, *notes, *result.notes),
         seconds=seconds,
     )
+
+
+class Look(TypedDict):
+    """How a map is made of signed values."""
+
+    sign: Sign
+    normalize: Normalize
+
+
+def checked_paintable(sign: str, normalize: str | None) -> Look:
+    """A sign and a normalisation whose maps lie in [0, 1], so that they can be painted.
+
+    Raises:
+        UsageError: others.
+    """
+    checked_look(sign, normalize)
+    if sign == "both" or normalize is None:
+        raise UsageError(
+            'An explanation is painted, so its maps lie in [0, 1]: sign is "positive" or "negative", and normalize one '
+            "of minmax, max, shared. The methods themselves, such as camapp.GradCAM, give signed and raw maps."
+        )
+    return {"sign": sign, "normalize": normalize}  # type: ignore[typeddict-item]
 
 
 def _engine(method: str | Method, model: LoadedModel, layer: LayerChoice) -> Method:

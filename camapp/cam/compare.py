@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, LayerMethod, Method, read_evidence, shoot
+from camapp.cam.engine import Evidence, LayerChoice, Method
+from camapp.cam.layer_method import LayerMethod, read_evidence, shoot
 from camapp.cam.methods import find_method
 from camapp.cam.passes import Passes
 from camapp.cam.result import CamResult, Normalize, Sign, checked_look

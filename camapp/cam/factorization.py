@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import ActivationMethod
 from camapp.cam.head import find_head
+from camapp.cam.layer_method import ActivationMethod
 from camapp.cam.result import resize
 from camapp.cam.targets.output import How, Output
 from camapp.cam.watch import Watch

@@ -1,4 +1,4 @@
-"""The command line: camapp explain | evaluate | models | layers | serve; a file a command."""
+"""The command line: camapp explain | evaluate | models | layers | methods | serve; a file a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from camapp.cli import evaluate, explain, layers, models, serve
+from camapp.cli import evaluate, explain, layers, methods, models, serve
 from camapp.cli.options import FAILED, USAGE
 from camapp.errors import CamappError, WeightsError
 from camapp.terminal import complain, out
@@ -57,4 +57,5 @@ app.command()(explain.explain)
 app.command()(evaluate.evaluate)
 app.command("models")(models.list_models)
 app.command("layers")(layers.list_layers_of)
+app.command("methods")(methods.list_methods)
 app.command()(serve.serve)

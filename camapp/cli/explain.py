@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camapp.cli.options import SOME_FAILED, DeviceOption, FitOption, ModelOption, ModelsOption, RandomOption, load
-from camapp.errors import DecodeError, UsageError
+from camapp.errors import DecodeError, StoppedError, UsageError
 from camapp.terminal import as_object, complain, print_explanation, print_object, report_failure, with_progress
 
 if TYPE_CHECKING:
@@ -19,14 +19,23 @@ if TYPE_CHECKING:
 def explain(
     pictures: Annotated[list[str], typer.Argument(help="Picture files; - reads one from standard input.")],
     model: ModelOption = "efficientnet_lite0",
-    method: Annotated[str, typer.Option(help="How the map is made.")] = "gradcam",
-    layer: Annotated[str | None, typer.Option(help="Target layer (camapp layers MODEL lists them).")] = None,
+    method: Annotated[str, typer.Option(help="How the map is made (camapp methods lists them).")] = "gradcam",
+    layer: Annotated[
+        list[str] | None, typer.Option(help="Target layer (camapp layers MODEL lists them); repeatable, then fused.")
+    ] = None,
     target: Annotated[list[str] | None, typer.Option("--target", "-t", help="Class name or index; repeatable.")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", "-k", help="Explain the K likeliest classes.")] = None,
     folder: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("camapp-out"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a picture.")] = False,
     alpha: Annotated[float, typer.Option(help="Opacity of the heatmap at its hottest, 0 to 1.")] = 0.7,
     colormap: Annotated[str, typer.Option(help="viridis, magma, inferno, cividis, gray, turbo or jet.")] = "viridis",
+    sign: Annotated[
+        str, typer.Option(help="positive: what supports the class; negative: what opposes it.")
+    ] = "positive",
+    normalize: Annotated[str, typer.Option(help="minmax, max or shared (one scale for all classes).")] = "minmax",
+    deadline: Annotated[
+        float | None, typer.Option(help="Seconds a picture after which a slow method gives up.")
+    ] = None,
     hide_below: Annotated[float, typer.Option(help="Show the picture where the map is below this, 0 to 1.")] = 0.0,
     fit: FitOption = None,
     device: DeviceOption = "auto",
@@ -36,6 +45,7 @@ def explain(
     """Write heatmaps of pictures: overlay, 16-bit heatmap, values and facts for each explained class."""
     from camapp.cam.methods import find_method
     from camapp.cam.targets import TopClasses
+    from camapp.explainer import checked_paintable
     from camapp.explainer import explain as explain_picture
     from camapp.files import safe_stem, unused_stem
     from camapp.images.geometry import checked_fit
@@ -45,11 +55,12 @@ def explain(
     if target and top_k is not None:
         raise UsageError("--target and --top-k exclude each other: give the classes, or how many of the likeliest.")
     checked_paint(alpha, colormap, hide_below)
+    look = checked_paintable(sign, normalize)
     how = None if fit is None else checked_fit(fit)
     loaded = load(model, models, device, random_weights)
     targets = [loaded.class_index(name) for name in target] if target else None
     likeliest = TopClasses(1 if top_k is None else top_k)
-    find_method(method)(loaded, layer)
+    engine = find_method(method)(loaded, layer or None)
     used: set[str] = set()
     failed = 0
     for name in with_progress(pictures):
@@ -59,9 +70,14 @@ def explain(
             failed += 1
             report_failure(name, error, as_json)
             continue
-        explanation = explain_picture(
-            loaded, picture, targets=targets or likeliest, method=method, layer=layer, fit=how
-        )
+        try:
+            explanation = explain_picture(
+                loaded, picture, targets=targets or likeliest, method=engine, fit=how, deadline=deadline, **look
+            )
+        except StoppedError as error:
+            failed += 1
+            report_failure(name, error, as_json)
+            continue
         stem = unused_stem(safe_stem(picture.name), used)
         saved = explanation.save(folder, stem=stem, alpha=alpha, colormap=colormap, hide_below=hide_below)
         if as_json:

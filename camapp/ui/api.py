@@ -21,6 +21,9 @@ from camapp.ui.uploads import picture_input
 # gr.Dropdown takes None for "nothing chosen"
 TOP_PREDICTION = -1
 
+# Seconds after which a method that runs the model many times gives up, so that others get their turn.
+DEADLINE = 60.0
+
 # One job at a time on the models, whichever event it comes from.
 MODEL_QUEUE: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
 
@@ -43,12 +46,17 @@ def explain_checked(
     """
     if not picture:
         raise UsageError("There is no picture yet. Upload one, paste one, or pick a sample.")
-    find_method(method)
-    loaded = pool.load(model)
+    kind = find_method(method)
+    loaded, layers = pool.load(model), pool.layers(model)
     top = target in (TOP_PREDICTION, str(TOP_PREDICTION), "", None)
     chosen = None if top else loaded.class_index(target)
-    explanation = explain(loaded, picture, targets=chosen, method=method.lower(), layer=layer or None)
-    return explanation, loaded, pool.layers(model)
+    # The page always sends a layer: the recommended one means the method's own choice, which may be several.
+    best = any(one.recommended and one.name == layer for one in layers)
+    own = best or not kind.takes_layer
+    explanation = explain(
+        loaded, picture, targets=chosen, method=kind.name, layer=None if own else layer or None, deadline=DEADLINE
+    )
+    return explanation, loaded, layers
 
 
 def add_api(pool: ModelPool) -> None:

@@ -69,7 +69,10 @@ class ExplainTab:
             num_choices_shown=None,
         )
         self.method = gr.Dropdown(
-            list(METHODS), value="gradcam", label="Method", elem_id="method", visible=len(METHODS) > 1
+            [("Sharper (fused)" if name == "fused" else kind.title, name) for name, kind in METHODS.items()],
+            value="gradcam",
+            label="Method",
+            elem_id="method",
         )
         self.target = gr.Dropdown(
             **_class_choices(pool.labels(pool.default)),

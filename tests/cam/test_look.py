@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from camapp.cam import GradCAM
-from camapp.cam.engine import GradientMethod
+from camapp.cam.layer_method import GradientMethod
 from camapp.cam.methods.products import LayerCAM
 from camapp.cam.result import normalised_maps
 from camapp.errors import UsageError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from camapp.cam.engine import Evidence, LayerMethod, shoot
+from camapp.cam.engine import Evidence
 from camapp.cam.head import find_head
+from camapp.cam.layer_method import LayerMethod, shoot
 from camapp.cam.passes import Passes, Shot
 from camapp.cam.targets import ClassScore
 from camapp.errors import OutputError, TargetError

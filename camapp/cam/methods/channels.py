@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import torch
 
-from camapp.cam.engine import GradientMethod
+from camapp.cam.layer_method import GradientMethod
 
 
 class ChannelMethod(GradientMethod):

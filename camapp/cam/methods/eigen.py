@@ -9,7 +9,8 @@ from torch import nn
 
 from camapp.backbones.load import LoadedModel
 from camapp.cam.components import first_component, first_eigenvector, signed_towards, wide
-from camapp.cam.engine import ActivationMethod, GradientMethod, LayerChoice
+from camapp.cam.engine import LayerChoice
+from camapp.cam.layer_method import ActivationMethod, GradientMethod
 from camapp.cam.targets.output import How
 from camapp.errors import LayerError, UsageError
 

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import ActivationMethod, LayerChoice
+from camapp.cam.engine import LayerChoice
+from camapp.cam.layer_method import ActivationMethod
 from camapp.cam.methods.channels import over_places
 from camapp.cam.targets.output import How
 from camapp.errors import UsageError

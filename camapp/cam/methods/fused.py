@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from camapp.backbones.recommend import stages
-from camapp.cam.engine import Evidence, Method, shoot
+from camapp.cam.engine import Evidence, Method
+from camapp.cam.layer_method import shoot
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.products import LayerCAM
 from camapp.cam.methods.smooth import NOT_MIRRORED, has_no_places

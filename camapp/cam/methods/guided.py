@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, Method, read_evidence, shoot
+from camapp.cam.engine import Evidence, LayerChoice, Method
 from camapp.cam.from_input import backward_each, from_input
+from camapp.cam.layer_method import read_evidence, shoot
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.passes import Passes, Shot
 from camapp.cam.result import resize

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, LayerMethod, shoot
+from camapp.cam.engine import Evidence, LayerChoice
+from camapp.cam.layer_method import LayerMethod, shoot
 from camapp.cam.methods.channels import ChannelMethod, over_places
 from camapp.cam.passes import Passes
 from camapp.cam.targets.output import How
@@ -14,7 +15,7 @@ from camapp.errors import UsageError
 
 
 class GradCAMPlusPlus(ChannelMethod):
-    r"""Grad-CAM++: each channel, weighted by the positive gradients, each of them by its own share :math:`\alpha`.
+    r"""Grad-CAM++: each channel, weighted by the positive gradients, each of them by a share of its own.
 
     With the gradient :math:`g^k_{ij} = \partial S^c / \partial A^k_{ij}` of the logit :math:`S^c`,
 

@@ -10,7 +10,8 @@ from torch import nn
 
 from camapp.backbones.load import LoadedModel
 from camapp.cam.components import first_component
-from camapp.cam.engine import GradientMethod, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
+from camapp.cam.layer_method import GradientMethod
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.wrapper import chosen, made
 from camapp.cam.targets.output import How

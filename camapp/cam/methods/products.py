@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from camapp.cam.engine import GradientMethod
+from camapp.cam.layer_method import GradientMethod
 
 
 class HiResCAM(GradientMethod):

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, LayerMethod, shoot
+from camapp.cam.engine import Evidence, LayerChoice
+from camapp.cam.layer_method import LayerMethod, shoot
 from camapp.cam.methods.channels import over_places
 from camapp.cam.passes import Passes, Shot
 from camapp.cam.targets.output import How
@@ -16,7 +17,7 @@ from camapp.errors import UsageError
 
 
 class RandomCAM(LayerMethod):
-    r"""RandomCAM: each channel, weighted by chance, :math:`w_k \sim U(-1, 1)`; a baseline for metrics.
+    r"""RandomCAM: each channel, weighted by chance; the baseline that every other method has to beat.
 
     What it shows is the layer's activations and no class. The weights are drawn anew for each picture, layer and
     target, from the seed, the picture's values and the target's name alone: a picture gets the same map in any batch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from camapp.cam.engine import CurvatureMethod
+from camapp.cam.layer_method import CurvatureMethod
 from camapp.cam.methods.channels import over_places
 
 

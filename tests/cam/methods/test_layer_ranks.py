@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from camapp.cam import GradCAM
-from camapp.cam.engine import ActivationMethod, Method
+from camapp.cam.engine import Method
+from camapp.cam.layer_method import ActivationMethod
 from camapp.cam.methods.cam import CAM
 from camapp.cam.methods.plusplus import GradCAMPlusPlus, SmoothGradCAMPlusPlus
 from camapp.cam.methods.randomcam import RandomCAM

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from camapp.cam.engine import ActivationMethod, GradientMethod, Method
+from camapp.cam.engine import Method
+from camapp.cam.layer_method import ActivationMethod, GradientMethod
 from camapp.cam.methods.cam import CAM
 from camapp.cam.methods.eigen import KPCACAM, EigenCAM, EigenGradCAM
 from camapp.cam.methods.fem import FEM
