@@ -46,7 +46,7 @@ class ScoreCAM(Method):
         fuse: as for every method.
         top_channels: run only the N channels of each picture that vary most over its places, by their variance: a mask
             is scaled to [0, 1], so that a channel of high mean and little variation would show mostly its noise.
-        batch_size: how many masked pictures run at once; by default as many as fit into 10 MB, 17 of 3 x 224 x 224.
+        batch_size: how many masked pictures run at once; by default as many as fit into 5 MB, 8 of 3 x 224 x 224.
             The maps do not depend on it.
         align_corners: upsample the masks as grad-cam does.
 

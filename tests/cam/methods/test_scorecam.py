@@ -239,6 +239,23 @@ def test_tokens_and_channels_last_are_masks_too(network: Any, layer: str, side: 
     torch.testing.assert_close(result.raw[0], naive_map(model, maps, inputs[0], 2).float(), rtol=1e-4, atol=1e-6)
 
 
+def test_a_network_that_views_its_maps_as_vectors_is_replayed_too() -> None:
+    class Views(Plain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(8 * 4 * 4, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.last(F.relu(self.norm(self.stem(x)))).view(len(x), -1))
+
+    model, inputs = Views().eval(), torch.randn(1, 3, 16, 16)
+    seen: list[tuple[int, int]] = []
+    result = ScoreCAM(model, "last", batch_size=4)(inputs, 1, progress=lambda *two: seen.append(two))
+    wanted = naive_map(model, last_of(model, inputs)[0], inputs[0], 1)
+    torch.testing.assert_close(result.raw[0], wanted, rtol=1e-4, atol=1e-6)
+    assert seen == [(4, 8), (8, 8)]
+
+
 def test_a_named_call_gives_the_masks_of_that_call() -> None:
     model, inputs = Reused().eval(), torch.randn(1, 3, 8, 8)
     maps = F.relu(model.one(inputs)).detach()[0]
