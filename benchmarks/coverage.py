@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "sscam": {"top_channels": 4, "samples": 2},
     "iscam": {"top_channels": 4, "steps": 2},
     "smoothgradcam++": {"samples": 2},
+    "sess": {"scales": 2},
 }
 
 
@@ -77,7 +79,9 @@ def cells(networks: list[str], methods: list[str]) -> Iterator[Cell]:
         wake_silent_layers(model)
         inputs = _spots(size)
         for method in methods:
-            yield _try(name, model, inputs, method)
+            cell = _try(name, model, inputs, method)
+            print(f"{name}, {method}: {cell.seconds:.1f} s", file=sys.stderr)
+            yield cell
 
 
 def _try(network: str, model: nn.Module, inputs: torch.Tensor, method: str) -> Cell:

@@ -159,7 +159,7 @@ class LayerReplay:
 
         def altered(output: torch.Tensor) -> torch.Tensor:
             rows = _repeated(output, copies) if way == "behind" else output.clone()
-            layout = find_layout(passes.model, self._layer, rows.shape, passes.inputs.shape)
+            layout = find_layout(passes.model, self._layer, rows.shape, (len(rows), *passes.inputs.shape[1:]))
             maps = layout.to_maps(rows)
             assert maps.untyped_storage().data_ptr() == rows.untyped_storage().data_ptr(), "the maps are a view"
             alter(maps, numbers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 
 import numpy as np
 import pytest
@@ -98,18 +97,3 @@ def test_the_eigenvector_is_that_of_the_largest_eigenvalue() -> None:
     vectors, values = first_eigenvector(matrix)
     assert values.tolist() == pytest.approx([3.0, 1.0])  # not the one of largest magnitude
     torch.testing.assert_close(vectors.abs(), torch.tensor([[0.5**0.5, 0.5**0.5], [0.0, 1.0]], dtype=torch.float64))
-
-
-def test_it_is_fifty_times_faster_than_the_decomposition_that_grad_cam_does() -> None:
-    channels = torch.randn(1, 2048, 7, 7).relu()
-    places = channels[0].flatten(1).T.numpy()
-    first_component(channels)
-    ours = min(_seconds(lambda: first_component(channels)) for _ in range(20))
-    theirs = _seconds(lambda: np.linalg.svd(places - places.mean(0), full_matrices=True))
-    assert theirs > 50 * ours
-
-
-def _seconds(call: object) -> float:
-    started = time.perf_counter()
-    call()  # type: ignore[operator]
-    return time.perf_counter() - started
