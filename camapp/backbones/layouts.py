@@ -164,6 +164,9 @@ def _is_attention_matrix(model: nn.Module, layer: str, grid: tuple[int, ...], si
     """Whether a square of tokens by tokens only looks like a map of a square picture."""
     if len(grid) != 2 or grid[0] != grid[1]:
         return False
+    own = ancestors(model, layer)[0][1]
+    if own is not model and any(isinstance(part, nn.Conv2d) for part in own.modules()):
+        return False  # spares most layers the search for what the model states
     extra = {0, 1, 2, stated_prefix(model, layer)}
     return any(grid[0] - prod(patches) in extra for patches in stated_grids(model, layer, size) if prod(patches) > 1)
 

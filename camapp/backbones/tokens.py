@@ -23,11 +23,12 @@ def grid_and_prefix(
     strided convolution's grid, and at last any grid of square patches that tiles the picture.
     """
     stated = stated_prefix(model, layer)
-    grids = list(dict.fromkeys(stated_grids(model, layer, size)))
-    for grid in grids:
+    grids: dict[tuple[int, ...], None] = {}
+    for grid in stated_grids(model, layer, size):
         prefix = tokens - prod(grid)
         if 0 <= prefix <= MOST_PREFIX_TOKENS if stated is None else prefix in (0, stated):
             return grid, prefix
+        grids[grid] = None
     if grids and not _has_stages(model):
         return None
     bases = [*grids, *_stem_grids(model, size)]
