@@ -145,11 +145,10 @@ def build(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     """A network with random weights, no weight of its head zero, and the extent of its inputs."""
     kind, _, plain = name.partition("/")
     if kind == "timm":
-        config = timm.get_pretrained_cfg(plain)
-        assert config is not None
         options: dict[str, Any] = {"img_size": 224} if plain.endswith("dinov2") else {}  # 518 is slow, and no other map
         model = timm.create_model(plain, pretrained=False, **options)
-        size = (224, 224) if options else tuple(config.input_size[1:])
+        default: Any = model.default_cfg
+        size = (224, 224) if options else tuple(default["input_size"][1:])
     elif kind == "video":
         model = torchvision.models.get_model(plain, weights=None)
         size = (FRAMES, 112, 112) if plain.endswith("18") else (FRAMES, 224, 224)
@@ -266,6 +265,10 @@ def _markdown(rows: list[Family]) -> str:
         "",
         f"{len(rows)} networks with random weights ({packages}): {shown} show a Grad-CAM map at the layer that is",
         f"recommended; {placed} change each corner of that map the most when that corner of the picture is marked.",
+        "",
+        '"No positive evidence" is what Grad-CAM finds about the top class of these random weights, and no fault of the',
+        "layer. Where fewer corners show, random weights spread a mark over the whole of the last, small map; a wrong order of",
+        "tokens would show in the earlier layers too, and these networks pass there.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + " --- |" * len(COLUMNS),

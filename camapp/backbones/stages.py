@@ -30,8 +30,8 @@ class Stages:
         last: the recommended layer.
         coarse: the last activated map at the resolution of ``last`` before it.
         fine: the last activated map at about twice that resolution. In a transformer, whose tokens have one
-            resolution, ``coarse`` and ``fine`` lie at three quarters and at half of its depth. In a network that pools
-            its last activated map once more, both are one step finer.
+            resolution, ``coarse`` and ``fine`` lie at three quarters and at half of its depth. In a network with no
+            other activated map at its last resolution, as one that ends with a pooling, both are one step finer.
     """
 
     last: str

@@ -32,11 +32,14 @@ def grid_and_prefix(
     if grids and not _has_stages(model):
         return None
     bases = [*grids, *_stem_grids(model, size)]
-    coarser = dict.fromkeys(grid for base in bases for grid in _coarser(base))
+    strides_time = len(size) == 3 and _strides_first_axis_again(model)
+    coarser = dict.fromkeys(grid for base in bases for grid in _coarser(base, strides_time))
     for prefix in (0, 1, 2):  # none, a class token, a class and a distillation token
-        for grid in coarser:
-            if prod(grid) > 1 and prod(grid) == tokens - prefix and misfit(grid, size) <= 1:
-                return grid, prefix
+        fitting = [grid for grid in coarser if 1 < prod(grid) == tokens - prefix and misfit(grid, size) <= 1]
+        if len(fitting) > 1 and strides_time:
+            return None  # 8 x 7 x 7 and 2 x 14 x 14 are as many tokens
+        if fitting:
+            return fitting[0], prefix
         exact = None if grids else _tiling(tokens - prefix, size)
         if exact:
             return exact, prefix
@@ -152,10 +155,19 @@ def _stem_grids(model: nn.Module, size: tuple[int, ...]) -> Iterator[tuple[int, 
             return
 
 
-def _coarser(grid: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _strides_first_axis_again(model: nn.Module) -> bool:
+    """Whether a layer after the first strided one strides the time of a clip, or the slices of a volume, once more."""
+    strides = (vars(module).get("stride", 1) for module in model.modules())
+    strided = [
+        stride for stride in strides if isinstance(stride, tuple | list) and len(stride) == 3 and max(stride) > 1
+    ]
+    return any(stride[0] > 1 for stride in strided[1:])
+
+
+def _coarser(grid: tuple[int, ...], strides_time: bool) -> Iterator[tuple[int, ...]]:
     """A grid and its halvings; the first axis of a clip or volume may be halved less often than the others."""
     time, places = (grid[:-2], grid[-2:]) if len(grid) == 3 else ((), grid)
-    for halvings, earlier in product(range(7), range(4 if time else 1)):
+    for earlier, halvings in product(range(4 if strides_time else 1), range(7)):
         for whole in (True, False):
             shrunk = tuple(ceil(side / 2**halvings) if whole else side // 2**halvings for side in places)
             yield (*(ceil(side / 2**earlier) for side in time), *shrunk)

@@ -154,6 +154,25 @@ def test_the_facts_of_a_hugging_face_configuration_are_read_wherever_it_hangs() 
     assert (layout.grid, layout.prefix) == ((3, 5), 5)
 
 
+class Clip(nn.Module):
+    """A transformer for clips that states no patches: a strided convolution, then tokens, then a pooling of them."""
+
+    def __init__(self, pooling: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.stem = nn.Conv3d(3, 4, 3, stride=(2, 4, 4), padding=1)
+        self.pool = nn.MaxPool3d(pooling, stride=pooling)
+
+
+def test_a_clips_tokens_keep_their_time_where_no_layer_strides_it_again() -> None:
+    layout = find_layout(Clip((1, 2, 2)), "pool", (1, 8 * 7 * 7 + 1, 4), (1, 3, 16, 224, 224))
+    assert (layout.grid, layout.prefix) == ((8, 7, 7), 1)
+
+
+def test_a_clips_tokens_that_fit_two_grids_are_refused() -> None:
+    # 8 x 7 x 7 and 2 x 14 x 14 are as many, and this network strides time as well.
+    assert map_layout(Clip((2, 2, 2)), "pool", (1, 8 * 7 * 7 + 1, 4), (1, 3, 16, 224, 224)) is None
+
+
 def test_tokens_that_a_masked_encoder_left_out_are_not_taken_for_a_smaller_grid() -> None:
     assert map_layout(timm.create_model("vit_tiny_patch16_224", depth=1), "x", (1, 50, 192), (1, 3, 224, 224)) is None
 
