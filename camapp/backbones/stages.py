@@ -138,7 +138,9 @@ def _activated(model: nn.Module, earlier: list[MapCall], end: MapCall) -> list[M
         lowest, highest = chain[-1].call.span or (-1.0, 0.0)
         if not any(word in kind for kind in kinds for word in _ACTIVATIONS) and not (lowest >= 0 and highest > 0):
             continue
-        makers = [one for one in chain if type(one.call.module).__name__ not in PASSING_ON] or chain
+        makers = [one for one in chain if type(one.call.module).__name__ not in PASSING_ON]
+        if not makers:  # a shortcut, say, of what was found before
+            continue
         once = [one for one in makers if "@" not in one.key] or makers
         found.append((once[-1], _after_depthwise(earlier, chain[0])))
     mixed = [one for one, depthwise in found if not depthwise]
