@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -48,11 +49,11 @@ class _GuidedMethod(Method):
         colours, reached, shot, notes = self._colours(passes)
         return Evidence({key: one.sum(1).float() for key, one in colours.items()}, reached, shot, notes)
 
+    @abstractmethod
     def _colours(
         self, passes: Passes
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], Shot, tuple[str, ...]]:
         """By layer the signed values (N, C, *size) and which of the N any gradient reaches; the shot, and notes."""
-        raise NotImplementedError
 
 
 class GuidedBackprop(_GuidedMethod):

@@ -132,20 +132,19 @@ def _by_block_scores(
             onward = tensor.detach().clone()
             if number == last:  # the rest of the network reads the mean tokens too, as more rows
                 onward = torch.cat([onward, *means])
-            return onward if isinstance(output, torch.Tensor) else type(output)([onward, *output[1:]])
+            return onward if isinstance(output, torch.Tensor) else (onward, *output[1:])
 
         return on_forward
 
-    with HookManager() as hooks:
-        for number in {*chosen, last}:
-            hooks.forward(passes.model.get_submodule(names[number]), behind(number))
-        try:
-            with Attentions(rows, graph=True) as attentions:
-                returned = passes.model(passes.inputs.clone())
-            wide = passes.pick(returned, rows * (1 + len(chosen)))
-        except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
-            passes.pick(passes.model(passes.inputs.clone()), rows)  # a fault of the model's own shows here
-            raise _no_blocks(passes.model, "what follows its blocks does not take their mean tokens") from error
+    try:
+        with HookManager() as hooks, Attentions(rows, graph=True) as attentions:
+            for number in {*chosen, last}:
+                hooks.forward(passes.model.get_submodule(names[number]), behind(number))
+            returned = passes.model(passes.inputs.clone())
+        wide = passes.pick(returned, rows * (1 + len(chosen)))
+    except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
+        passes.pick(passes.model(passes.inputs.clone()), rows)  # a fault of the model's own shows here
+        raise _no_blocks(passes.model, "what follows its blocks does not take their mean tokens") from error
     if not isinstance(wide, torch.Tensor):
         raise _no_blocks(passes.model, "what it returns is a list, not a tensor of scores")
     own, *by_block = wide.split(rows)
