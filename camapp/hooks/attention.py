@@ -39,21 +39,25 @@ class Attentions(FunctionCalls):
         skipped: how many were not square (a pooling query, a class token's), which are left out.
     """
 
+    answers = {  # noqa: RUF012 - declared by the class above as one for all
+        F.scaled_dot_product_attention: "_on_scaled_dot_product",
+        F.multi_head_attention_forward: "_on_multi_head",
+        **dict.fromkeys((F.softmax, torch.softmax, torch.Tensor.softmax), "_on_softmax"),
+    }
+
     def __init__(
         self, rows: int, *, graph: bool = False, on_record: Callable[[torch.Tensor], None] | None = None
     ) -> None:
-        super().__init__(
-            {
-                F.scaled_dot_product_attention: self._on_scaled_dot_product,
-                F.multi_head_attention_forward: self._on_multi_head,
-                **dict.fromkeys((F.softmax, torch.softmax, torch.Tensor.softmax), self._on_softmax),
-            }
-        )
+        super().__init__()
         self._rows = rows
         self._graph = graph
         self._on_record = on_record
         self.matrices: list[torch.Tensor] = []
         self.skipped = 0
+
+    def __exit__(self, *error: Any) -> None:
+        self._on_record = None  # which may well know of this
+        super().__exit__(*error)
 
     def _on_scaled_dot_product(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         output = func(*args, **kwargs)

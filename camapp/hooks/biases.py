@@ -29,6 +29,16 @@ class Bias:
     channels_last: bool
 
 
+_CONVOLUTIONS = (
+    F.conv1d,
+    F.conv2d,
+    F.conv3d,
+    F.conv_transpose1d,
+    F.conv_transpose2d,
+    F.conv_transpose3d,
+)
+
+
 class Biases(FunctionCalls):
     """Records biases, explicit ones and the implicit one of a BatchNorm that predicts.
 
@@ -41,17 +51,17 @@ class Biases(FunctionCalls):
         found: the biases, in the order of the calls.
     """
 
+    answers = {  # noqa: RUF012 - declared by the class above as one for all
+        **dict.fromkeys(_CONVOLUTIONS, "_on_convolution"),
+        F.linear: "_on_linear",
+        F.batch_norm: "_on_batch_norm",
+        F.layer_norm: "_on_layer_norm",
+        F.group_norm: "_on_scaled",
+        F.instance_norm: "_on_scaled",
+    }
+
     def __init__(self) -> None:
-        super().__init__(
-            {
-                **dict.fromkeys(_CONVOLUTIONS, self._on_convolution),
-                F.linear: self._on_linear,
-                F.batch_norm: self._on_batch_norm,
-                F.layer_norm: self._on_layer_norm,
-                F.group_norm: self._on_scaled,
-                F.instance_norm: self._on_scaled,
-            }
-        )
+        super().__init__()
         self.found: list[Bias] = []
 
     def _on_convolution(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -87,16 +97,6 @@ class Biases(FunctionCalls):
         self.found.append(Bias(func.__name__, output, spread, channels_last))
         # What is recorded is not what the model goes on with, which it may change in place.
         return output.clone()
-
-
-_CONVOLUTIONS = (
-    F.conv1d,
-    F.conv2d,
-    F.conv3d,
-    F.conv_transpose1d,
-    F.conv_transpose2d,
-    F.conv_transpose3d,
-)
 
 
 def _given(name: str, place: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -16,6 +16,17 @@ PLAIN = ("relu", "relu6", "hardtanh", "threshold")
 SMOOTH = ("celu", "elu", "gelu", "hardswish", "leaky_relu", "mish", "prelu", "rrelu", "selu", "silu", "softplus")
 
 
+def _functions(kind: str) -> set[Callable[..., Any]]:
+    """Every function of torch that is the rectifier ``kind``, in place or not."""
+    names = (kind, f"{kind}_", f"_{kind}")
+    owners = (F, torch, torch.Tensor, torch._C._nn)
+    found = {getattr(owner, name, None) for owner in owners for name in names}
+    return {function for function in found if callable(function)}
+
+
+_KINDS = {function: kind for kind in (*PLAIN, *SMOOTH) for function in _functions(kind)}
+
+
 class Guided(FunctionCalls):
     """Clamps the gradients that reach the outputs of rectifiers (ReLU and its kin) to their positive part.
 
@@ -31,8 +42,10 @@ class Guided(FunctionCalls):
         ...     (gradient,) = torch.autograd.grad(score, inputs)
     """
 
+    answers = dict.fromkeys(_KINDS, "_clamp")
+
     def __init__(self) -> None:
-        super().__init__(dict.fromkeys(_KINDS, self._clamp))
+        super().__init__()
         self.seen: dict[str, int] = {}
 
     def _clamp(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -58,14 +71,3 @@ def _hook(output: Any) -> None:
 
 def _positive(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.clamp(min=0)
-
-
-def _functions(kind: str) -> set[Callable[..., Any]]:
-    """Every function of torch that is the rectifier ``kind``, in place or not."""
-    names = (kind, f"{kind}_", f"_{kind}")
-    owners = (F, torch, torch.Tensor, torch._C._nn)
-    found = {getattr(owner, name, None) for owner in owners for name in names}
-    return {function for function in found if callable(function)}
-
-
-_KINDS = {function: kind for kind in (*PLAIN, *SMOOTH) for function in _functions(kind)}
