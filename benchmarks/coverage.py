@@ -95,6 +95,8 @@ def _try(network: str, model: nn.Module, inputs: torch.Tensor, method: str) -> C
             outcome = "a map without values"
     except CamappError as error:
         outcome = f"refused: {error}"
+    except Exception as error:  # a sweep goes on, and counts it as what it is
+        outcome = f"error: {type(error).__name__}: {error}"
     return Cell(network, method, outcome, layer, time.perf_counter() - start)
 
 
@@ -106,7 +108,7 @@ def _spots(size: tuple[int, ...]) -> torch.Tensor:
 
 
 def main() -> None:
-    """Print the table; exit code 1 where a method neither works nor says why."""
+    """Print the table; exit code 1 where a method fails without saying why."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
     parser.add_argument("--markdown", type=Path, help="write the table there too")
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
@@ -125,12 +127,14 @@ def main() -> None:
     print("\n".join(notes))
     if options.markdown:
         write_atomically(options.markdown, _markdown(options.networks, options.methods, found, notes).encode())
+    sys.exit(any(cell.outcome.startswith("error") for cell in found.values()))
 
 
 def _word(cell: Cell) -> str:
     if cell.works:
         return "yes"
-    return "refused" if cell.outcome.startswith("refused") else "blank"
+    kind = cell.outcome.partition(":")[0]
+    return kind if kind in ("refused", "error") else "blank"
 
 
 def _notes(found: list[Cell]) -> list[str]:

@@ -292,3 +292,60 @@ def test_no_command_shows_the_help_and_an_unknown_one_is_exit_2() -> None:
     assert "Usage: camapp" in run().stderr
     assert run("explian").returncode == 2
     assert run("--version").stdout.strip() == f"camapp {camapp.__version__}"
+
+
+def test_any_method_may_be_asked_for_and_chooses_its_own_layers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cat = ASSETS / "chelsea.jpg"
+    code, printed, _ = in_process(
+        monkeypatch, capsys, "explain", cat, "--method", "fused", "--json", "--out", tmp_path / "fused"
+    )
+    assert code == 0
+    facts = json.loads(printed)
+    assert facts["method"] == "fused"
+    assert facts["layer"] == "bn2 + blocks.6.0.bn1 + blocks.5.0.bn1"
+    assert facts["maps"][0]["target"] in CATS
+    code, printed, _ = in_process(
+        monkeypatch,
+        capsys,
+        *("explain", cat, "--method", "GradCAM++", "--layer", "bn2", "--layer", "blocks.5.0.bn1"),
+        *("--sign", "negative", "--normalize", "max", "--json", "--out", tmp_path / "several"),
+    )
+    assert code == 0
+    assert json.loads(printed)["layer"] == "bn2 + blocks.5.0.bn1"
+    for options in (("--sign", "both"), ("--normalize", "none"), ("--method", "gradcamm")):
+        code, _, complaint = in_process(monkeypatch, capsys, "explain", cat, *options, "--out", tmp_path / "none")
+        assert code == 2
+        assert complaint.startswith("camapp: ")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_method_that_takes_too_long_has_failed_and_the_reason_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = ("--method", "scorecam", "--deadline", "0.05", "--json", "--out", tmp_path)
+    code, printed, complaint = in_process(monkeypatch, capsys, "explain", ASSETS / "chelsea.jpg", *options)
+    assert code == 3
+    assert "Not done within 0.05 s" in json.loads(printed)["error"]
+    assert "1 of 1 pictures failed" in complaint
+    assert not list(tmp_path.iterdir())
+
+
+def test_methods_lists_each_with_what_it_shows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from camapp.cam import METHODS
+
+    _, printed, _ = in_process(monkeypatch, capsys, "methods")
+    assert [line.split()[0] for line in printed.splitlines()[1:]] == list(METHODS)
+    _, printed, _ = in_process(monkeypatch, capsys, "methods", "--json")
+    rows = json.loads(printed)
+    assert {row["name"] for row in rows if not row["takes_layer"]} == {
+        "fullgrad",
+        "guidedbackprop",
+        "legrad",
+        "rollout",
+    }
+    assert all(row["summary"].endswith(".") for row in rows), "each first line of a docstring is a sentence"
+    assert not [row for row in rows if ":math:" in row["summary"]]

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from camapp.cam.targets.output import How, Output, pick_output
@@ -221,7 +222,8 @@ class Passes:
 
     def _graph(self, read: Read, curvature: bool, whole_graph: bool) -> Shot:
         capture = Capture(self.model, self.layers, whole_graph=whole_graph)
-        output = self.run(capture)
+        with sdpa_kernel(SDPBackend.MATH):  # torch 2.14 has no second derivative of the fused attentions
+            output = self.run(capture)
         aims = self.plan.settle(output)
         scores = aims.scores(output)
         parts: dict[str, list[tuple[torch.Tensor, ...]]] = {layer: [] for layer in self.layers}

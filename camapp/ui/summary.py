@@ -9,6 +9,7 @@ import gradio as gr
 
 from camapp.backbones.layers import LayerInfo
 from camapp.backbones.load import LoadedModel
+from camapp.cam.methods import find_method
 from camapp.explanation import Explanation
 
 _HERE = Path(__file__).parent
@@ -54,7 +55,8 @@ def summary_of(explanation: Explanation, model: LoadedModel, layers: list[LayerI
             ["Class", f"{explained.label} ({explained.index})"],
             ["Probability", percent(explained.probability)],
             ["Logit", f"{explained.logit:.3f}"],
-            ["Layer", f"{explanation.layer} ({size})"],
+            ["Method", find_method(explanation.method).title],
+            ["Layer", f"{explanation.layer} ({size})" if explanation.layer else "the whole network"],
             ["Model", model.card.title],
             ["Weights", f"{weights}, SHA-256 {sha256[:12]}…" if sha256 else weights],
             ["Picture", f"{explanation.picture.name}, {explanation.picture.width} × {explanation.picture.height}"],

@@ -128,6 +128,20 @@ def test_another_layer_gives_another_map_of_that_layers_size(explainer: Any, exp
     np.testing.assert_array_equal(values, explained(layer="blocks.4.2.conv_pwl").heatmap())
 
 
+def test_another_method_gives_its_own_map_and_chooses_its_own_layers(explainer: Any, explained: Any) -> None:
+    explainer.sample("chelsea")
+    expect(explainer.page.locator("#method input")).to_have_value("Grad-CAM")
+    explainer.after(lambda: explainer.choose("method", "Sharper (fused)"))
+    assert explainer.facts["Layer"].startswith("bn2 + blocks.6.0.bn1 + blocks.5.0.bn1")
+    values = np.load(io.BytesIO(Path(explainer.download("values").path()).read_bytes()))
+    np.testing.assert_array_equal(values, explained(method="fused").heatmap())
+    explainer.after(lambda: explainer.choose("method", "FullGrad"))  # looks at no layer, whichever is chosen
+    assert explainer.facts["Method"] == "FullGrad"
+    assert explainer.facts["Layer"] == "the whole network"
+    values = np.load(io.BytesIO(Path(explainer.download("values").path()).read_bytes()))
+    np.testing.assert_array_equal(values, explained(method="fullgrad").heatmap())
+
+
 def test_of_choices_made_in_a_hurry_the_last_one_is_shown(explainer: Any) -> None:
     explainer.sample("chelsea")
     for layer in ("blocks.2.1.conv_pwl", "blocks.3.2.conv_pwl", "blocks.4.2.conv_pwl"):
