@@ -20,7 +20,6 @@ from camapp.cam.targets.plan import One
 from camapp.cam.watch import Progress
 from camapp.errors import TargetError, UsageError
 from camapp.explanation import Explanation, Prediction
-from camapp.hooks.layers import unwrap
 from camapp.images.decode import Picture, decode
 from camapp.images.geometry import Fit
 
@@ -155,8 +154,7 @@ def checked_paintable(sign: str, normalize: str | None) -> Look:
 def _engine(method: str | Method, model: LoadedModel, layer: LayerChoice) -> Method:
     if not isinstance(method, Method):
         return find_method(method)(model, layer)
-    if method.model is not unwrap(model.module):
-        raise UsageError(f"The {method.title} given was made for another model than {model.name}.")
+    method.check_made_for(model)
     if layer is not None:
         raise UsageError(f"layer={layer!r} comes too late: name it where the {method.title} is made.")
     return method

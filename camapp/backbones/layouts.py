@@ -19,6 +19,7 @@ from camapp.backbones.tokens import (
     stated_prefix,
 )
 from camapp.errors import LayerError
+from camapp.hooks.layers import module_name
 
 Kind = Literal["NCL", "NCHW", "NCDHW", "NLC", "NHWC", "NDHWC"]
 _FIRST: dict[int, Kind] = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
@@ -51,6 +52,12 @@ class Layout:
             return patches.transpose(1, 2).reshape(len(output), -1, *self.grid)
         return output.movedim(-1, 1) if self.kind in ("NHWC", "NDHWC") else output
 
+    def put_back(self, maps: torch.Tensor, output: torch.Tensor) -> None:
+        """Write maps that ``to_maps`` made of ``output`` back into it, where they are not a view of it anyway."""
+        if self.order is not None:
+            places = torch.tensor(self.order, device=output.device) + self.prefix
+            output[:, places] = maps.flatten(2).transpose(1, 2)
+
 
 def find_layout(model: nn.Module, layer: str, shape: Sequence[int], inputs: Sequence[int]) -> Layout:
     """How an output of ``shape`` lies in inputs of shape (B, C, L), (B, C, H, W) or (B, C, D, H, W).
@@ -64,7 +71,7 @@ def find_layout(model: nn.Module, layer: str, shape: Sequence[int], inputs: Sequ
     Raises:
         LayerError: the output does not map onto the picture, or only seems to.
     """
-    layout, fault = _read(model, layer.partition("@")[0], tuple(shape), tuple(inputs))
+    layout, fault = _read(model, module_name(layer), tuple(shape), tuple(inputs))
     if layout is None:
         size = "x".join(map(str, inputs[2:]))
         axes = ", ".join("dhw"[-len(inputs[2:]) :]) if len(inputs) > 3 else "l"
@@ -81,7 +88,7 @@ def find_layout(model: nn.Module, layer: str, shape: Sequence[int], inputs: Sequ
 
 def map_layout(model: nn.Module, layer: str, shape: Sequence[int] | None, inputs: Sequence[int]) -> Layout | None:
     """The layout of what a layer gave, where it is a map of more than one place; None otherwise."""
-    layout = _read(model, layer.partition("@")[0], tuple(shape), tuple(inputs))[0] if shape else None
+    layout = _read(model, module_name(layer), tuple(shape), tuple(inputs))[0] if shape else None
     return layout if layout and prod(layout.grid) > 1 else None
 
 

@@ -15,6 +15,7 @@ from camapp.backbones.stages import PASSING_ON, MapCall, Stages, find_stages, ma
 from camapp.errors import LayerError
 from camapp.hooks.as_found import as_found
 from camapp.hooks.capture import Capture, NoPath, Tap
+from camapp.hooks.layers import module_name
 from camapp.hooks.trace import Call, trace_calls
 
 _POOLS = (
@@ -170,4 +171,4 @@ def _tensors(output: Any) -> Iterator[torch.Tensor]:
 
 
 def _has(model: nn.Module, key: str) -> bool:
-    return key.partition("@")[0] in dict(model.named_modules())
+    return module_name(key) in dict(model.named_modules())

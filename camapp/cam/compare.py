@@ -81,11 +81,7 @@ def _engine(method: str | Method, model: nn.Module | LoadedModel, layer: LayerCh
     if isinstance(method, str):
         kind = find_method(method)
         return kind(model, layer if kind.takes_layer else None, output=output)
-    whole = model.module if isinstance(model, LoadedModel) else model
-    if method.model is not whole and method.model is not getattr(whole, "module", None):
-        raise UsageError(
-            f"The {method.title} given was made for another model. Make it for this one, or give its name."
-        )
+    method.check_made_for(model)
     return method
 
 

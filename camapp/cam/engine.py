@@ -141,11 +141,16 @@ class Method(ABC):
             OutputError: the model returns nothing that can be explained.
             StoppedError: the deadline passed, or ``cancel`` was set.
         """
-        ready = self.ready(inputs, targets, create_graph, Watch(progress, deadline, cancel))
+        ready = self.ready(inputs, targets, bool(create_graph), Watch(progress, deadline, cancel))
         checked_look(sign, normalize)
         with as_found(self.model):
             passes = ready()
             return self.result(self.evidence(passes), passes, sign, normalize)
+
+    def check_made_for(self, model: nn.Module | LoadedModel) -> None:
+        """Raise a UsageError where this engine was made for another model."""
+        if self.model is not unwrap(model.module if isinstance(model, LoadedModel) else model):
+            raise UsageError(f"The {self.title} given was made for another model. Make it for this one, or name it.")
 
     @abstractmethod
     def evidence(self, passes: Passes) -> Evidence:
@@ -305,6 +310,8 @@ def _check_inputs(inputs: torch.Tensor, model: nn.Module) -> None:
             f"inputs has the shape {tuple(inputs.shape)}; needed is a batch (B, C, H, W) of one picture or more, or of "
             "signals (B, C, L) or volumes (B, C, D, H, W). A single picture becomes one by inputs.unsqueeze(0)."
         )
+    if inputs.is_meta or inputs.layout is not torch.strided:
+        raise UsageError(f"inputs are a {inputs.layout} tensor on {inputs.device}; needed is a dense one with values.")
     if not inputs.is_floating_point():
         raise UsageError(f"inputs are {inputs.dtype}, not floats. Scale pixels to 0-1 and normalise them first.")
 

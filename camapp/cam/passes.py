@@ -16,7 +16,7 @@ from camapp.cam.targets.output import How, Output, pick_output
 from camapp.cam.targets.plan import Aims, Plan
 from camapp.cam.watch import Watch
 from camapp.errors import LayerError, closest
-from camapp.hooks.capture import Capture, NeverCalled, NoPath, NotExpandable, Tap, TooLarge
+from camapp.hooks.capture import REPETITION_FAULTS, Capture, NeverCalled, NoPath, NotExpandable, Tap, TooLarge
 from camapp.hooks.trace import trace_calls
 
 # What a layer's repeated output may take; K classes of a layer beyond that are sent backward one by one.
@@ -65,8 +65,8 @@ class Shot:
     calls: dict[str, int] = field(default_factory=dict)
 
 
-# Per model and layers: whether the network behind them takes repeated rows and keeps them apart, once known.
-_repeats: WeakKeyDictionary[nn.Module, dict[tuple[str, ...], bool]] = WeakKeyDictionary()
+# Per model, and per layers, output and modules: whether the network takes repeated rows and keeps them apart.
+_repeats: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...] | None, bool]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,13 @@ class Passes:
     how: How = None
     watch: Watch = field(default_factory=Watch)
     differentiable: bool = False
+
+    def case(self, *layers: str) -> tuple[Any, ...] | None:
+        """What a finding about the network behind layers holds for: the output looked at, and the modules as they are.
+
+        None where it cannot be told from another: an output picked by a function.
+        """
+        return None if callable(self.how) else (layers, self.how, tuple(map(id, self.model.modules())))
 
     def on(self, inputs: torch.Tensor) -> Passes:
         """The same for other inputs, of as many pictures."""
@@ -140,11 +147,12 @@ class Passes:
         except NoPath:
             return self._graph(read, curvature, True)
 
-    def scores(self, inputs: torch.Tensor, aims: Aims, row: int) -> torch.Tensor:
+    def scores(self, inputs: torch.Tensor, aims: Aims, row: int, *, counted: bool = True) -> torch.Tensor:
         """The scores (N, K) of N altered copies of the picture ``row``, without a graph, counted by the watch."""
         with torch.no_grad():
             scores = aims.scores_of_row(self.pick(self.model(inputs.clone()), len(inputs)), row)
-        self.watch.step(len(inputs))
+        if counted:
+            self.watch.step(len(inputs))
         return scores
 
     def run(self, capture: Capture) -> Output:
@@ -158,17 +166,22 @@ class Passes:
         return pick_output(output, rows, self.how)
 
     def _gradients(self, read: Read, *, whole_graph: bool) -> Shot:
-        repeats = _repeats.setdefault(self.model, {})
-        if self.plan.per_row == 1 or repeats.get(self.layers) is False:
+        if self.plan.per_row == 1:
+            return self._one_by_one(read, whole_graph)
+        repeats, case = _repeats.setdefault(self.model, {}), self.case(*self.layers)
+        if repeats.get(case) is False:
             return self._one_by_one(read, whole_graph)
         try:
-            return self._repeated(read, whole_graph, known=repeats.get(self.layers, False))
+            shot = self._repeated(read, whole_graph, known=repeats.get(case, False))
+            found = True
         except TooLarge:
             return self._one_by_one(read, whole_graph)
         except NotExpandable:
             shot = self._one_by_one(read, whole_graph)
-            repeats[self.layers] = False  # remembered only once the model has run: the fault was the repetition
-            return shot
+            found = False  # remembered only once the model has run: the fault was the repetition
+        if case is not None:
+            repeats[case] = found
+        return shot
 
     def _repeated(self, read: Read, whole_graph: bool, *, known: bool) -> Shot:
         """All targets at once, on K copies of each row behind the layer.
@@ -185,7 +198,9 @@ class Passes:
                 output = self.model(self.inputs.clone())
             wide = self.pick(output, rows * per_row)
             taps = {key: capture[key] for key in self.layers}
-        except (RuntimeError, ValueError, IndexError, AssertionError, TypeError, LookupError) as error:
+        except torch.OutOfMemoryError as error:
+            raise TooLarge from error
+        except REPETITION_FAULTS as error:
             # A fault that is not of the repetition shows again without it, and is raised there.
             raise NotExpandable from error
         if not isinstance(wide, torch.Tensor):
@@ -201,7 +216,6 @@ class Passes:
             capture.backward(scores[::per_row], keep_graph=True, scale=scale)
             if any(_gradient(tap).unflatten(0, (rows, per_row))[:, 1:].any() for tap in taps.values()):
                 raise NotExpandable  # the first copies' scores depend on the other copies
-            _repeats[self.model][self.layers] = True
         capture.backward(scores, scale=scale)
         taken = {key: read(Seen(key, tap.activation, _gradient(tap))) for key, tap in taps.items()}
         return Shot(taken, aims, scores.detach().view(rows, per_row), narrow, capture.calls)

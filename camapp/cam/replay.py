@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import nn
 
-from camapp.backbones.layouts import find_layout
+from camapp.backbones.layouts import Layout, find_layout
 from camapp.cam.passes import Passes, Seen, Shot, mixes_rows
 from camapp.cam.targets.target import whole_number
 from camapp.errors import LayerError, UsageError
-from camapp.hooks.capture import NotExpandable
+from camapp.hooks.capture import REPETITION_FAULTS, NotExpandable
 from camapp.hooks.layers import find_layer
 from camapp.hooks.substitute import Substitute
 
 # What the altered copies of a layer's output may take in one run, where no batch size was given.
 MOST_LAYER_BYTES = 256 * 2**20
+# Of a call that somebody watches, or that may be stopped, no more copies run at once.
+WATCHED_ROWS = 64
 # What altered pictures may take in one run: the network's own activations take tens of times more.
 MOST_PICTURE_BYTES = 5 * 2**20
 
@@ -33,8 +35,11 @@ AlterPicture: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 # network mixes the rows of a batch, one copy at a time.
 Way: TypeAlias = Literal["behind", "before", "alone"]
 
-# Per model and layer: the way that works, once known.
-_ways: WeakKeyDictionary[nn.Module, dict[str, Way]] = WeakKeyDictionary()
+# Per model, and per layer, output and modules: the way that works, once known.
+_ways: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...] | None, Way]] = WeakKeyDictionary()
+
+# Per model, and per output and modules: whether the rows of a batch do not depend on each other, once known.
+_apart: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...] | None, bool]] = WeakKeyDictionary()
 
 # Models that reshape maps by ``view``, which channels-last maps do not allow.
 _views: WeakSet[nn.Module] = WeakSet()
@@ -68,17 +73,26 @@ def picture_scores(
         row: the picture.
         count: how many versions there are.
         alter: makes some of them.
-        batch_size: how many run at once; by default as many as ``MOST_PICTURE_BYTES`` hold. One at a time where a
-            BatchNorm without running statistics makes the rows of a batch depend on each other.
+        batch_size: how many run at once; by default as many as ``MOST_PICTURE_BYTES`` hold. One at a time where the
+            rows of a batch depend on each other, which the first chunk tells.
     """
     picture = passes.inputs[row : row + 1]
     size = 1 if mixes_rows(passes.model) else batch_size or rows_within(MOST_PICTURE_BYTES, picture)
-    parts = []
-    for numbers in _chunks(count, size, picture.device):
+
+    def scores(numbers: torch.Tensor, *, counted: bool = True) -> torch.Tensor:
         with torch.no_grad(), torch.autocast(picture.device.type, enabled=False):
             pictures = alter(picture, numbers)
-        parts.append(_scores(passes, shot, row, pictures.to(picture.dtype)))
-    return torch.cat(parts)
+        return _scores(passes, shot, row, pictures.to(picture.dtype), counted)
+
+    known, case = _apart.setdefault(passes.model, {}), passes.case()
+    apart = known.get(case)
+    if apart is None and size > 1 and count > 1:
+        first = torch.arange(min(size, count, 4), device=picture.device)
+        apart = _alike(scores(first, counted=False)[:1], scores(first[:1], counted=False))
+        if case is not None:
+            known[case] = apart
+    size = 1 if apart is False else size
+    return torch.cat([scores(numbers) for numbers in _chunks(count, size, picture.device)])
 
 
 class LayerReplay:
@@ -105,13 +119,16 @@ class LayerReplay:
         self._layer = layer
         self._place = replace(found, call=call).key  # the copies of a last call would reach the calls before it
         self._batch_size = batch_size
+        self._layout: Layout | None = None
 
     def scores(self, row: int, count: int, alter: AlterMaps) -> torch.Tensor:
         """The scores (count, K) of the picture ``row``, for ``count`` alterations of what the layer gave."""
         known = _ways.setdefault(self._passes.model, {})
-        if self._layer not in known:
-            known[self._layer] = self._way_that_works(row)
-        way, done = known[self._layer], 0
+        case = self._passes.case(self._layer)
+        way = known.get(case) or self._way_that_works(row)
+        if case is not None:
+            known[case] = way
+        done = 0
         parts = []
         while done < count:
             numbers = torch.arange(done, min(count, done + self._rows(row, way)), device=self._passes.inputs.device)
@@ -130,21 +147,22 @@ class LayerReplay:
             return 1
         maps, picture = self._shot.read[self._layer][0], self._passes.inputs[row : row + 1]
         if way == "behind":
-            return self._batch_size or rows_within(MOST_LAYER_BYTES, maps[:1])
+            fitting = rows_within(MOST_LAYER_BYTES, maps[:1])
+            return self._batch_size or (min(fitting, WATCHED_ROWS) if self._passes.watch.watched else fitting)
         return self._batch_size or rows_within(MOST_PICTURE_BYTES, picture)
 
     def _way_that_works(self, row: int) -> Way:
         numbers = torch.arange(3, device=self._passes.inputs.device)
         alone = self._run(row, numbers[:1], _strongly, "alone")
-        half = alone.dtype in (torch.float16, torch.bfloat16)
-        rtol, atol = (2e-2, 1e-2) if half else (1e-4, 1e-5)
         ways: tuple[Way, ...] = ("behind", "before")
         for way in ways:
             try:
                 scores = self._run(row, numbers, _strongly, way)
+            except torch.OutOfMemoryError:
+                raise
             except _FAULTS:
                 continue  # a fault that is not of the copies has shown above, on one row
-            if torch.allclose(scores[:1], alone, rtol=rtol, atol=atol, equal_nan=True):
+            if _alike(scores[:1], alone):
                 return way
         return "alone"
 
@@ -159,10 +177,13 @@ class LayerReplay:
 
         def altered(output: torch.Tensor) -> torch.Tensor:
             rows = _repeated(output, copies) if way == "behind" else output.clone()
-            layout = find_layout(passes.model, self._layer, rows.shape, (len(rows), *passes.inputs.shape[1:]))
+            layout = self._layout or find_layout(
+                passes.model, self._layer, rows.shape, (len(rows), *passes.inputs.shape[1:])
+            )
+            self._layout = layout
             maps = layout.to_maps(rows)
-            assert maps.untyped_storage().data_ptr() == rows.untyped_storage().data_ptr(), "the maps are a view"
             alter(maps, numbers)
+            layout.put_back(maps, rows)
             return rows
 
         inputs = picture.clone() if way == "behind" else _repeated(picture, copies)
@@ -197,7 +218,7 @@ def checked_count(name: str, value: int) -> int:
     return count
 
 
-_FAULTS = (RuntimeError, ValueError, IndexError, AssertionError, TypeError, LookupError, NotExpandable)
+_FAULTS = (*REPETITION_FAULTS, NotExpandable)
 
 
 def _chunks(count: int, size: int, device: torch.device) -> Iterator[torch.Tensor]:
@@ -205,16 +226,24 @@ def _chunks(count: int, size: int, device: torch.device) -> Iterator[torch.Tenso
         yield torch.arange(start, min(count, start + size), device=device)
 
 
-def _scores(passes: Passes, shot: Shot, row: int, pictures: torch.Tensor) -> torch.Tensor:
+def _scores(passes: Passes, shot: Shot, row: int, pictures: torch.Tensor, counted: bool) -> torch.Tensor:
     """The scores of pictures; on a CPU channels last, where torch 2.14 convolves faster."""
     if pictures.dim() == 4 and pictures.device.type == "cpu" and passes.model not in _views:
         try:
-            return passes.scores(pictures.contiguous(memory_format=torch.channels_last), shot.aims, row)
+            flat = pictures.contiguous(memory_format=torch.channels_last)
+            return passes.scores(flat, shot.aims, row, counted=counted)
         except RuntimeError as error:
             if "view size is not compatible" not in str(error):
                 raise
             _views.add(passes.model)
-    return passes.scores(pictures, shot.aims, row)
+    return passes.scores(pictures, shot.aims, row, counted=counted)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two scores of one picture differ by no more than the rounding of another batch size."""
+    half = one.dtype in (torch.float16, torch.bfloat16)
+    rtol, atol = (2e-2, 1e-2) if half else (1e-4, 1e-5)
+    return torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True)
 
 
 def _repeated(one: torch.Tensor, copies: int) -> torch.Tensor:

@@ -62,7 +62,7 @@ def token_attention(model: nn.Module, inputs: torch.Tensor, title: str) -> Token
     if len(tokens) > 1 or trace.among:
         raise LayerError(f"{seen}, and the tokens change on the way: {title} cannot join their attention. {INSTEAD}")
     try:
-        layout = find_layout(model, "attention", (1, tokens.pop(), 1), inputs.shape)
+        layout = find_layout(model, "attention", (1, tokens.pop(), 1), (1, *inputs.shape[1:]))
     except LayerError as error:
         raise LayerError(f"{seen}, and no grid of so many patches covers the picture. {INSTEAD}") from error
     return TokenAttention(trace, layout)

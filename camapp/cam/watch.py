@@ -27,8 +27,10 @@ class Watch:
     def __init__(
         self, progress: Progress | None = None, deadline: float | None = None, cancel: Any | None = None
     ) -> None:
-        if deadline is not None and not deadline > 0:
-            raise UsageError(f"deadline = {deadline} is no positive number of seconds.")
+        if deadline is not None and not (isinstance(deadline, int | float) and deadline > 0):
+            raise UsageError(f"deadline = {deadline!r} is no positive number of seconds.")
+        if progress is not None and not callable(progress):
+            raise UsageError(f"progress is a {type(progress).__name__}; needed is a function of two numbers.")
         self._asked: Callable[[], bool] | None = getattr(cancel, "is_set", cancel)
         if self._asked is not None and not callable(self._asked):
             raise UsageError(f"cancel is a {type(cancel).__name__}; needed is a threading.Event or a function.")
@@ -36,6 +38,11 @@ class Watch:
         self._deadline = deadline
         self._ends = None if deadline is None else time.monotonic() + deadline
         self._done = self._total = 0
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody wants to be told, or may stop the call."""
+        return not (self._progress is None and self._asked is None and self._ends is None)
 
     def expect(self, rows: int) -> None:
         """Say that ``rows`` more are to come."""

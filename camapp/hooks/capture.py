@@ -20,6 +20,10 @@ class NotExpandable(Exception):  # noqa: N818 - a signal between two rooms, neve
     """The rows of a layer's output cannot be repeated, or are mixed by the network behind it."""
 
 
+# What a network may raise that cannot take repeated rows; a lack of memory is also a RuntimeError, and is none of them.
+REPETITION_FAULTS = (RuntimeError, ValueError, IndexError, AssertionError, TypeError, LookupError)
+
+
 class TooLarge(NotExpandable):
     """The repeated rows would take more memory than allowed."""
 

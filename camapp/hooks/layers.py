@@ -36,6 +36,12 @@ class Layer:
         return self.name + ("" if self.call is None else f"@{self.call}") + (":input" if self.input else "")
 
 
+def module_name(key: str) -> str:
+    """The module's name in the name of a place: without ``@call`` and ``:input``."""
+    place = _PLACE.fullmatch(key)
+    return place["name"] if place else key
+
+
 def find_layer(model: nn.Module, layer: str | nn.Module) -> Layer:
     """The layer of ``model`` that is meant by a dotted name, by ``name@call``, ``name:input``, or the module itself.
 

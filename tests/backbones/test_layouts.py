@@ -231,3 +231,26 @@ def test_a_marked_corner_of_the_picture_shows_in_that_corner_of_the_map(
 ) -> None:
     """Tokens in the wrong order, swapped axes or a wrong number of prefix tokens put a corner elsewhere."""
     assert corners_in_place(build().eval(), layer, size) == 4
+
+
+@pytest.mark.parametrize("block", [0, 2])
+def test_maps_of_shuffled_tokens_are_written_back_where_they_came_from(block: int) -> None:
+    model = hiera()
+    grid = {0: (16, 32), 2: (4, 8)}[block]
+    tokens = torch.randn(2, grid[0] * grid[1], 5)
+    layout = find_layout(model, f"blocks.{block}", tokens.shape, (2, 3, 64, 128))
+    maps = layout.to_maps(tokens)
+    maps[:, 3] = 7.0
+    maps[:, 1, 2, 5] = -1.0
+    layout.put_back(maps, tokens)
+    assert torch.equal(layout.to_maps(tokens), maps)
+    assert (tokens[..., 3] == 7.0).all()
+    assert (tokens[..., 1] == -1.0).sum() == 2  # one place of each picture
+
+
+def test_the_input_of_a_layer_is_read_by_the_facts_of_the_layer() -> None:
+    model = hiera()
+    tokens = (1, 16 * 32, 16)
+    assert find_layout(model, "blocks.0:input", tokens, (1, 3, 64, 128)) == find_layout(
+        model, "blocks.0", tokens, (1, 3, 64, 128)
+    )

@@ -36,3 +36,11 @@ def test_a_method_of_another_model_and_an_empty_list_are_refused() -> None:
         compare(model, inputs, methods=[GradCAM(Plain())])
     with pytest.raises(UsageError, match="methods is empty"):
         compare(model, inputs, methods=[])
+
+
+def test_methods_made_for_a_compiled_model_are_its_own() -> None:
+    model, inputs = Plain().eval(), torch.randn(1, 3, 16, 16)
+    compiled = torch.compile(model, backend="eager")
+    results = compare(compiled, inputs, 1, methods=[GradCAM(compiled, "last"), GradCAM(model, "last")])
+    wanted = GradCAM(model, "last")(inputs, 1).raw
+    assert all(torch.equal(result.raw, wanted) for result in results.values())

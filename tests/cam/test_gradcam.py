@@ -599,3 +599,61 @@ def test_a_layer_without_a_real_tensor_is_refused(give: object, message: str) ->
 
     with pytest.raises(LayerError, match=rf'"inner" gives a? ?.*{message}.*real numbers'):
         GradCAM(Outer().eval(), "inner")(torch.randn(1, 3, 16, 16), 0)
+
+
+def test_a_lack_of_memory_for_all_classes_at_once_is_not_remembered() -> None:
+    class Short(Plain):
+        """Has no room for more than two rows, while ``short`` is set."""
+
+        short = True
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.last(F.relu(self.norm(self.stem(x))))
+            if self.short and len(y) > 2:
+                raise torch.OutOfMemoryError("no room")
+            return self.head(F.relu(y).mean((2, 3)))
+
+    model, inputs = Short().eval(), torch.randn(1, 3, 16, 16)
+    rows: list[int] = []
+    model.head.register_forward_hook(lambda module, args, output: rows.append(len(output)))
+    first = GradCAM(model, "last")(inputs, [[0, 1, 2]])
+    model.short = False
+    second = GradCAM(model, "last")(inputs, [[0, 1, 2]])
+    assert rows == [1, 3]  # one row at first, since three did not fit; then all three
+    torch.testing.assert_close(first.raw, second.raw)
+
+
+class TwoOutputs(Plain):
+    """One output keeps its rows apart, the other is centred over the batch."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        y = super().forward(x)
+        return {"logits": y, "mix": y - 0.5 * y.mean(0, keepdim=True)}
+
+
+def test_what_is_known_of_one_output_is_not_taken_for_true_of_another() -> None:
+    model, inputs = TwoOutputs().eval(), torch.randn(2, 3, 16, 16)
+    GradCAM(model, "last", output="logits")(inputs, [[0, 1], [1, 2]])
+    for output in ("mix", lambda found: found["mix"]):
+        together = GradCAM(model, "last", output=output)(inputs, [[0, 1], [1, 2]]).raw
+        for k, classes in enumerate(([0, 1], [1, 2])):
+            alone = GradCAM(model, "last", output="mix")(inputs, classes).raw
+            torch.testing.assert_close(together[:, k], alone, rtol=1e-5, atol=1e-7)
+
+
+def test_a_head_that_was_replaced_is_looked_at_anew() -> None:
+    class Centred(nn.Module):
+        def __init__(self, head: nn.Module) -> None:
+            super().__init__()
+            self.head = head
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.head(x)
+            return y - 0.5 * y.mean(0)
+
+    model, inputs = Plain().eval(), torch.randn(2, 3, 16, 16)
+    GradCAM(model, "last")(inputs, [[0, 1], [1, 2]])
+    model.head = Centred(model.head)
+    together = GradCAM(model, "last")(inputs, [[0, 1], [1, 2]]).raw
+    for k, classes in enumerate(([0, 1], [1, 2])):
+        torch.testing.assert_close(together[:, k], GradCAM(model, "last")(inputs, classes).raw, rtol=1e-5, atol=1e-7)

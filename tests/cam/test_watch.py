@@ -53,7 +53,13 @@ def test_what_is_finished_is_not_thrown_away() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"deadline": 0}, "no positive number"), ({"deadline": -1.0}, "no positive"), ({"cancel": 3}, "a int")],
+    [
+        ({"deadline": 0}, "no positive number"),
+        ({"deadline": -1.0}, "no positive"),
+        ({"deadline": "a"}, "no positive"),
+        ({"cancel": 3}, "a int"),
+        ({"progress": 3}, "progress is a int"),
+    ],
 )
 def test_what_cannot_be_meant_is_refused(options: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):

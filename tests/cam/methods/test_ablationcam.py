@@ -16,6 +16,7 @@ from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
 from torch import nn
 from torch.nn import functional as F
 
+from camapp.backbones.load import wake_silent_layers
 from camapp.cam import replay
 from camapp.cam.methods.ablationcam import AblationCAM, slope_weights
 from camapp.errors import StoppedError, UsageError
@@ -117,7 +118,7 @@ def test_weights_are_those_of_a_naive_loop_whichever_way_the_copies_run(
             for k, target in enumerate(targets):
                 wanted = naive_weights(model, layer.partition("@")[0], inputs[row : row + 1], target, blank, call)
                 torch.testing.assert_close(weights[0][row, k], wanted[0], rtol=1e-7, atol=1e-9)
-    assert replay._ways[model] == {layer: way}
+    assert list(replay._ways[model].values()) == [way]
 
 
 def test_the_map_is_the_weighted_sum_of_the_channels() -> None:
@@ -306,3 +307,37 @@ def test_half_precision_gives_nearly_the_same_map() -> None:
 def test_a_batch_size_that_is_none_is_refused(size: Any) -> None:
     with pytest.raises(UsageError, match="batch_size"):
         AblationCAM(Plain(), "last", batch_size=size)
+
+
+def test_channels_of_shuffled_tokens_are_ablated_like_any() -> None:
+    """Hiera's tokens lie in another order than the picture's, so that its maps are no view of them."""
+    import timm
+
+    torch.manual_seed(0)
+    model = timm.create_model(
+        "hiera_tiny_224", img_size=(64, 64), embed_dim=8, num_heads=1, stages=(1, 1, 1, 1), mask_unit_size=(4, 4),
+        q_pool=2, num_classes=3,
+    ).eval()  # fmt: skip
+    wake_silent_layers(model)
+    inputs = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        whole = float(model(inputs)[0, 1])
+        drops = []
+        for channel in range(8):
+
+            def without(module: nn.Module, args: object, output: torch.Tensor, channel: int = channel) -> torch.Tensor:
+                output = output.clone()
+                output[..., channel] = 0
+                return output
+
+            handle = model.blocks[0].register_forward_hook(without)
+            drops.append(whole - float(model(inputs)[0, 1]))
+            handle.remove()
+        kept: list[torch.Tensor] = []
+        handle = model.blocks[0].register_forward_hook(lambda module, args, output: kept.append(output))
+        model(inputs)
+        handle.remove()
+    maps = model.reroll(kept[0], 0)[0].double()  # (rows, columns, channels)
+    wanted = (maps * torch.tensor(drops, dtype=torch.float64) / abs(whole)).sum(-1)
+    result = AblationCAM(model, "blocks.0")(inputs, 1)
+    torch.testing.assert_close(result.raw[0].double(), wanted, rtol=1e-3, atol=1e-5 * float(wanted.abs().max()) + 1e-6)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from camapp.cam.methods.legrad import LeGrad
 from camapp.cam.methods.rollout import AttentionRollout
 from camapp.errors import LayerError, UsageError
 from tests.cam.methods.transformers import OwnEncoder, drawn, hub, timm_vit, torchvision_vit
@@ -129,3 +130,16 @@ def test_the_model_is_left_as_found_also_on_errors(mode: Any) -> None:
             AttentionRollout(model)(inputs, 99)
         assert_same(before, state(model))
     assert hooks_on(model) == 0
+
+
+def test_a_batch_is_its_pictures_one_by_one() -> None:
+    import timm
+
+    torch.manual_seed(0)
+    model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=2, num_classes=4).eval()
+    inputs = torch.randn(3, 3, 64, 64)
+    for method in (AttentionRollout, LeGrad):
+        together = method(model)(inputs, [0, 1, 2]).raw
+        for row in range(3):
+            alone = method(model)(inputs[row : row + 1], row).raw[0]
+            torch.testing.assert_close(together[row], alone, rtol=1e-4, atol=1e-6 * float(alone.abs().max()))

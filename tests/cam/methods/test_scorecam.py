@@ -359,3 +359,25 @@ def test_memory_does_not_grow_with_the_channels(method: Any) -> None:
 def test_options_that_cannot_be_meant_are_refused(method: Any, options: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         method(Plain(), "last", **options)
+
+
+def test_networks_that_mix_the_rows_of_a_batch_are_run_row_by_row() -> None:
+    class Normalised(nn.Module):
+        """A function, no module, uses the batch's own statistics."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Conv2d(3, 6, 3, padding=1)
+            self.head = nn.Linear(6, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            features = self.last(x).relu().mean((2, 3))
+            if len(features) > 1:
+                features = torch.nn.functional.batch_norm(features, None, None, training=True)
+            return self.head(features)
+
+    model, inputs = Normalised().eval(), torch.randn(1, 3, 8, 8)
+    wanted = ScoreCAM(model, "last", batch_size=1)(inputs, 0).raw
+    for size in (2, 3, None):
+        raw = ScoreCAM(model, "last", batch_size=size)(inputs, 0).raw
+        torch.testing.assert_close(raw, wanted, rtol=1e-5, atol=1e-6)
