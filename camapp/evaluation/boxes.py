@@ -165,7 +165,7 @@ def fit_to_picture(annotated: PictureBoxes, picture: Picture) -> tuple[list[Box]
         AnnotationError: they were drawn on a picture of another shape, or one lies outside of the picture.
     """
     boxes, notes = list(annotated.boxes), []
-    size, turn = annotated.size, _orientation(picture)
+    size, turn = annotated.size, picture.orientation
     if size and size != picture.size and turn in _TURNS and size == picture.size[::-1]:
         boxes = [replace(box, xyxy=_turned(box.xyxy, size, turn)) for box in boxes]
         notes.append("boxes drawn on the stored pixels: turned upright with the picture")
@@ -212,12 +212,6 @@ def _clipped(xyxy: Edges, picture: Picture) -> Edges:
             "Boxes are [left, top, right, bottom] in pixels of the original picture."
         )
     return max(x0, 0.0), max(y0, 0.0), min(x1, float(picture.width)), min(y1, float(picture.height))
-
-
-def _orientation(picture: Picture) -> int:
-    """The EXIF orientation that was undone, which decoding tells in a note; 1 for none."""
-    found = re.search(r"EXIF orientation (\d)", " ".join(picture.notes))
-    return int(found[1]) if found else 1
 
 
 def _same_name(name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from camapp.cam.metrics import Metric, Sample
 from camapp.errors import CamappError
-from camapp.evaluation.report import Curve, SummaryRow, Value
+from camapp.evaluation.records import Curve, SummaryRow, Value
 
 
 @dataclass
@@ -35,12 +35,12 @@ class Cell:
         rows = []
         for metric in self.metrics:
             try:
-                found, fault = metric.update(sample).tolist(), None
+                found, fault, state = metric.update(sample).tolist(), None, "measured"
             except CamappError as error:  # a method that explains anew may refuse the changed picture
-                found, fault = [math.nan] * len(pictures), f"not measured: {error}"
+                found, fault, state = [math.nan] * len(pictures), f"not measured: {error}", "not measured"
             self.seen.setdefault(metric.name, []).extend(found)
             rows += [
-                Value(picture, self.method, self.layer, metric.name, value, int(target), label, fault or reason)
+                Value(picture, self.method, self.layer, metric.name, value, int(target), label, fault or reason, state)
                 for picture, value, target, label, reason in zip(
                     pictures, found, sample.targets.tolist(), labels, reasons, strict=True
                 )
@@ -52,7 +52,7 @@ class Cell:
         self.refused += 1
         layer = self.layer or self.asked or ""
         return [
-            Value(picture, self.method, layer, metric.name, math.nan, target, label, f"refused: {reason}")
+            Value(picture, self.method, layer, metric.name, math.nan, target, label, f"refused: {reason}", "refused")
             for metric in self.metrics
         ]
 
@@ -70,7 +70,7 @@ class Cell:
                 scale=metric.scale,
                 direction=metric.direction,
                 value=value,
-                standard_error=_standard_error(values, value),
+                standard_error=_standard_error(values) if metric.is_mean else math.nan,
                 pictures=len(values),
                 blanks=self.blanks,
                 refused=self.refused,
@@ -87,8 +87,6 @@ class Cell:
                 )
 
 
-def _standard_error(values: np.ndarray, value: float) -> float:
-    """Of the mean over pictures; NaN where the metric's value is no such mean, as with a threshold shared by all."""
-    if len(values) < 2 or not math.isclose(values.mean(), value, rel_tol=1e-4, abs_tol=1e-9):
-        return math.nan
-    return float(values.std(ddof=1) / math.sqrt(len(values)))
+def _standard_error(values: np.ndarray) -> float:
+    """Of the mean over pictures; NaN of fewer than two."""
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan

@@ -6,14 +6,21 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from inspect import signature
+from typing import Any, TypeAlias
 
 import torch
 
 from camapp.backbones.load import LoadedModel
 from camapp.cam.compare import compare
+from camapp.cam.engine import Method
 from camapp.cam.methods import find_method
+from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.result import CamResult
 from camapp.errors import CamappError
+
+# A method's name and the layer asked for.
+_Key: TypeAlias = tuple[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -37,75 +44,119 @@ class Explained:
     seconds: float
 
 
-def explain_batch(
-    model: LoadedModel,
-    inputs: torch.Tensor,
-    targets: torch.Tensor,
-    methods: Sequence[str],
-    layer: str | None,
-    *,
-    timed: bool,
-) -> dict[str, Explained]:
-    """The maps of several methods.
+class Explainer:
+    """Calls methods on one model, batch after batch, and remembers what each of them refuses.
+
+    A method that refuses the model as a whole (one for transformers, say, where the model is a convolutional network)
+    is not run again. One that refuses a picture or a batch is run by itself from then on, so that the others can go on
+    sharing passes.
 
     Args:
         model: the model.
-        inputs: (B, 3, h, w), normalised.
-        targets: (B,) class indices.
-        methods: names of methods.
-        layer: the target layer; None for the recommended one.
-        timed: run each method by itself and take its time. Otherwise methods share what passes they can.
-
-    Returns:
-        What each method gave. One that refuses the batch has got its pictures one by one.
+        seed: for the methods that draw numbers.
     """
-    if timed:
-        with suppress(
-            CamappError
-        ):  # once before the clock runs: the first call of a process takes several times as long
-            compare(model, inputs[:1], targets[:1], methods=methods, layer=layer)
-        return {method: _explain(model, inputs, targets, method, layer) for method in methods}
-    try:
-        with model.named_failures():
-            results = compare(model, inputs, targets, methods=methods, layer=layer)
-    except CamappError:
-        return {method: _explain(model, inputs, targets, method, layer) for method in methods}
-    return {method: _explained(result, 0.0) for method, result in results.items()}
+
+    def __init__(self, model: LoadedModel, seed: int) -> None:
+        self._model = model
+        self._seed = seed
+        self._methods: dict[_Key, Method] = {}
+        self._refused: dict[_Key, str] = {}
+        self._alone: set[_Key] = set()
+        self._probed: set[_Key] = set()
+
+    def explain(
+        self, inputs: torch.Tensor, targets: torch.Tensor, methods: Sequence[str], layer: str | None, *, timed: bool
+    ) -> dict[str, Explained]:
+        """The maps of several methods.
+
+        Args:
+            inputs: (B, 3, h, w), normalised.
+            targets: (B,) class indices.
+            methods: names of methods.
+            layer: the target layer; None for the recommended one.
+            timed: run each method by itself and take its time. Otherwise methods share what passes they can.
+
+        Returns:
+            What each method gave, in their order. One that refuses the batch has got its pictures one by one.
+        """
+        if timed:
+            self._warm_up(inputs, targets, layer)
+            return {method: self._by_itself(method, layer, inputs, targets) for method in methods}
+        apart = self._refused.keys() | self._alone
+        found = self._together([name for name in methods if (name, layer) not in apart], layer, inputs, targets)
+        return {
+            method: found[method] if method in found else self._by_itself(method, layer, inputs, targets)
+            for method in methods
+        }
+
+    def maps_again(self, method: str, layer: str | None, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The maps (N, H, W) of other inputs by the same method, for metrics that explain anew."""
+        return self._method(method, layer)(inputs, targets).maps
+
+    def _method(self, name: str, layer: str | None) -> Method:
+        if (name, layer) not in self._methods:
+            kind = find_method(name)
+            options: dict[str, Any] = {"seed": self._seed} if "seed" in signature(kind).parameters else {}
+            self._methods[name, layer] = kind(self._model, layer if kind.takes_layer else None, **options)
+        return self._methods[name, layer]
+
+    def _warm_up(self, inputs: torch.Tensor, targets: torch.Tensor, layer: str | None) -> None:
+        """One forward and backward before the clock runs: a process's first takes several times as long."""
+        with suppress(CamappError), self._model.named_failures():
+            self._method(GradCAM.name, layer)(inputs, targets)
+
+    def _together(
+        self, methods: list[str], layer: str | None, inputs: torch.Tensor, targets: torch.Tensor
+    ) -> dict[str, Explained]:
+        """What methods give that share passes; nothing where one of them refuses."""
+        if not methods:
+            return {}
+        try:
+            with self._model.named_failures():
+                engines = [self._method(method, layer) for method in methods]
+                results = compare(engines[0].model, inputs, targets, methods=engines)
+        except CamappError:
+            return {}
+        return {method: _explained(result, 0.0) for method, result in zip(methods, results.values(), strict=True)}
+
+    def _by_itself(self, method: str, layer: str | None, inputs: torch.Tensor, targets: torch.Tensor) -> Explained:
+        """One method, timed; picture by picture where it refuses the batch."""
+        key = (method, layer)
+        if key not in self._refused:
+            whole = self._once(method, layer, inputs, targets)
+            if not whole.refused:
+                self._probed.add(key)
+                return whole
+            self._alone.add(key)
+            first = whole if len(inputs) == 1 else self._once(method, layer, inputs[:1], targets[:1])
+            if key in self._probed or not self._refuses_model(key, first, inputs, targets):
+                rows = range(1, len(inputs))
+                rest = [self._once(method, layer, inputs[row : row + 1], targets[row : row + 1]) for row in rows]
+                return _joined([first, *rest])
+        return _nothing(inputs, dict.fromkeys(range(len(inputs)), self._refused[key]))
+
+    def _refuses_model(self, key: _Key, first: Explained, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
+        """Whether a method that refuses the first picture refuses a plain grey one for the same reason."""
+        self._probed.add(key)
+        if first.refused and self._once(*key, torch.zeros_like(inputs[:1]), targets[:1]).refused == first.refused:
+            self._refused[key] = first.refused[0]
+        return key in self._refused
+
+    def _once(self, method: str, layer: str | None, inputs: torch.Tensor, targets: torch.Tensor) -> Explained:
+        """One method, timed; a batch that it refuses is refused in its first row."""
+        try:
+            _wait(self._model)
+            start = time.perf_counter()
+            with self._model.named_failures():
+                result = self._method(method, layer)(inputs, targets)
+            _wait(self._model)
+            return _explained(result, time.perf_counter() - start)
+        except CamappError as error:
+            return _nothing(inputs, {0: str(error)})
 
 
-def maps_of(
-    model: LoadedModel, method: str, layer: str | None, inputs: torch.Tensor, targets: torch.Tensor
-) -> torch.Tensor:
-    """The maps (N, H, W) of other inputs by the same method, for metrics that explain anew."""
-    return _call(model, method, layer, inputs, targets).maps
-
-
-def takes_layer(method: str) -> bool:
-    """Whether a method looks at a layer of the user's choice."""
-    return find_method(method).takes_layer
-
-
-def _call(model: LoadedModel, method: str, layer: str | None, inputs: torch.Tensor, targets: torch.Tensor) -> CamResult:
-    return find_method(method)(model, layer if takes_layer(method) else None)(inputs, targets)
-
-
-def _explain(
-    model: LoadedModel, inputs: torch.Tensor, targets: torch.Tensor, method: str, layer: str | None
-) -> Explained:
-    """One method by itself, timed; picture by picture where it refuses the batch."""
-    try:
-        _wait(model)
-        start = time.perf_counter()
-        with model.named_failures():
-            result = _call(model, method, layer, inputs, targets)
-        _wait(model)
-        return _explained(result, time.perf_counter() - start)
-    except CamappError as error:
-        if len(inputs) > 1:
-            rows = range(len(inputs))
-            return _joined([_explain(model, inputs[i : i + 1], targets[i : i + 1], method, layer) for i in rows])
-        nothing = torch.empty(0, *inputs.shape[-2:], device=inputs.device)
-        return Explained([], nothing, [], {0: str(error)}, None, 0.0)
+def _nothing(inputs: torch.Tensor, refused: dict[int, str]) -> Explained:
+    return Explained([], torch.empty(0, *inputs.shape[-2:], device=inputs.device), [], refused, None, 0.0)
 
 
 def _explained(result: CamResult, seconds: float) -> Explained:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from camapp.evaluation.records import Curve, Example
 from camapp.images.render import overlay
-
-if TYPE_CHECKING:
-    from camapp.evaluation.report import Curve, Example
 
 # Which metrics are drawn: along x, along y, and which way is better.
 _PROBABILITY = "mean probability of the class"

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from camapp.evaluation.records import Measured, SummaryRow
 from camapp.version import VERSION
-
-if TYPE_CHECKING:
-    from camapp.evaluation.report import Report, SummaryRow
 
 ARROWS = {"higher": "↑", "lower": "↓"}
 
 
-def report_text(report: Report) -> str:
+def report_text(report: Measured) -> str:
     """The report in Markdown."""
     count = len(report.pictures)
     heading = f"# {report.model}: how good the maps are\n"
@@ -37,7 +34,7 @@ def report_text(report: Report) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _table(report: Report) -> str:
+def _table(report: Measured) -> str:
     metrics = {row.metric: row for row in report.summary}
     cells = {(row.kind, row.method, row.layer, row.metric): row for row in report.summary}
     rows = list(dict.fromkeys((row.kind, row.method, row.layer) for row in report.summary))
@@ -60,7 +57,7 @@ def _heading(row: SummaryRow) -> str:
     return f"{row.title}{unit} {ARROWS[row.direction]}"
 
 
-def _best(report: Report, metric: str) -> float:
+def _best(report: Measured, metric: str) -> float:
     rows = [
         row for row in report.summary if row.metric == metric and row.kind == "method" and not math.isnan(row.value)
     ]
@@ -89,7 +86,7 @@ def number(value: float, like: float | None = None) -> str:
     return f"{value:.3f}" if size < 10 else f"{value:.1f}"
 
 
-def _metrics(report: Report) -> str:
+def _metrics(report: Measured) -> str:
     rows = {row.metric: row for row in report.summary}.values()
     lines = ["## The metrics\n", "| name | title | better | what it measures |", "| --- | --- | --- | --- |"]
     lines += [
@@ -99,7 +96,7 @@ def _metrics(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _costs(report: Report) -> str:
+def _costs(report: Measured) -> str:
     rows = list({(row.method, row.layer): row for row in report.summary if row.kind == "method"}.values())
     lines = [
         "## Cost and blank maps\n",
@@ -113,12 +110,12 @@ def _costs(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _notes(report: Report) -> str:
+def _notes(report: Measured) -> str:
     notes = [_escape(note) for note in report.notes]
     notes += [f"skipped `{_escape(one.picture)}`: {_escape(one.reason)}" for one in report.failures]
     refusals: dict[tuple[str, str, str], str] = {}
     for value in report.values:
-        if value.reason and value.reason.startswith(("refused: ", "not measured: ")):
+        if value.state != "measured" and value.reason:
             refusals.setdefault((value.method, value.layer, value.reason), value.picture)
     notes += [f"{method} at `{layer}` {_escape(reason)}" for method, layer, reason in refusals]
     if not notes:
@@ -126,7 +123,7 @@ def _notes(report: Report) -> str:
     return "## Notes\n\n" + "\n".join(f"- {note}" for note in notes) + "\n"
 
 
-def _facts(report: Report) -> str:
+def _facts(report: Measured) -> str:
     facts = {
         "model": report.model,
         "weights": report.weights["source"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,13 +13,14 @@ import numpy as np
 import torch
 
 from camapp.backbones.load import LoadedModel
+from camapp.cam.methods import find_method
 from camapp.cam.metrics import Metric, Sample, baseline_maps, class_probability
 from camapp.cam.targets.output import class_logits
 from camapp.errors import CamappError
 from camapp.evaluation.boxes import Box, ObjectBoxes, PictureBoxes, fit_to_picture, object_boxes
 from camapp.evaluation.cells import Cell
-from camapp.evaluation.explaining import Explained, explain_batch, maps_of, takes_layer
-from camapp.evaluation.report import Example, Failure, Value
+from camapp.evaluation.explaining import Explained, Explainer
+from camapp.evaluation.records import Example, Failure, Value
 from camapp.evaluation.sources import PictureFile
 from camapp.hooks.as_found import as_found
 from camapp.images.decode import decode
@@ -53,15 +55,7 @@ class _Batch:
         """Some of them."""
         if len(rows) == len(self.names):
             return self
-        boxes = self.bare.boxes
-        some = Sample(
-            self.bare.score,
-            self.bare.inputs[rows],
-            self.bare.targets[rows],
-            self.bare.maps[rows],
-            None if boxes is None else [boxes[row] for row in rows],
-        )
-        return _Batch([self.names[row] for row in rows], [self.labels[row] for row in rows], some, [])
+        return _Batch([self.names[row] for row in rows], [self.labels[row] for row in rows], self.bare.rows(rows), [])
 
 
 class Measurement:
@@ -89,6 +83,7 @@ class Measurement:
         self.failures: list[Failure] = []
         self.values: list[Value] = []
         self.examples: list[Example] = []
+        self._explainer = Explainer(loaded, seed)
         self._score = class_probability(loaded.module)
         self._done: Counter[str] = Counter()
 
@@ -97,10 +92,10 @@ class Measurement:
     ) -> None:
         """A cell a method and layer, once a method that looks at no layer, then one a baseline."""
         pairs = [
-            ("method", method, layer if takes_layer(method) else None)
+            ("method", method, layer if find_method(method).takes_layer else None)
             for layer in layers
             for method in methods
-            if takes_layer(method) or layer == layers[0]
+            if find_method(method).takes_layer or layer == layers[0]
         ]
         for kind, name, layer in [*pairs, *(("baseline", name, None) for name in baselines)]:
             self.cells.append(Cell(kind, name, layer, [_seeded_metric(one, self.seed) for one in kinds]))
@@ -141,7 +136,7 @@ class Measurement:
         for layer in dict.fromkeys(cell.asked for cell in self.cells if cell.kind == "method"):
             cells = {cell.method: cell for cell in self.cells if cell.kind == "method" and cell.asked == layer}
             inputs, targets = batch.bare.inputs, batch.bare.targets
-            found = explain_batch(self.loaded, inputs, targets, list(cells), layer, timed=not self.measured)
+            found = self._explainer.explain(inputs, targets, list(cells), layer, timed=not self.measured)
             for method, explained in found.items():
                 self._measure_method(cells[method], batch, explained)
         self.examples += batch.shown
@@ -158,14 +153,14 @@ class Measurement:
 
     def _measure_method(self, cell: Cell, batch: _Batch, explained: Explained) -> None:
         cell.layer = cell.layer or explained.layer or ""
-        if explained.seconds:
+        if explained.seconds and math.isnan(cell.seconds_per_picture):
             cell.seconds_per_picture = explained.seconds / len(explained.rows)
         for row, reason in explained.refused.items():
             target = int(batch.bare.targets[row])
             self.values += cell.refuse(batch.names[row], target, batch.labels[row], reason)
         if not explained.rows:
             return
-        explain = partial(maps_of, self.loaded, cell.method, cell.asked)
+        explain = partial(self._explainer.maps_again, cell.method, cell.asked)
         rows, part = explained.rows, batch.rows(explained.rows)
         sample = part.bare.with_maps(explained.maps, explain)
         self.values += cell.measure(sample, part.names, part.labels, explained.reasons)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from camapp.backbones.load import LoadedModel, load_model
-from camapp.cam.metrics import BASELINES, Metric
+from camapp.cam.metrics import BASELINES
 from camapp.errors import DecodeError, UsageError
 from camapp.evaluation.box_files import read_boxes
 from camapp.evaluation.boxes import Annotations
 from camapp.evaluation.choices import chosen_baselines, chosen_layers, chosen_methods, chosen_metrics
 from camapp.evaluation.measurement import Measurement, Progress
 from camapp.evaluation.report import Report
-from camapp.evaluation.sources import Source, find_pictures
+from camapp.evaluation.sources import Source, check_count, find_pictures
 from camapp.explanation import versions
 from camapp.images.geometry import Fit, checked_fit
 
@@ -75,10 +71,8 @@ def evaluate(
             f"model is a {type(model).__name__}; needed is a card's name or a LoadedModel, such as camapp.wrap_model "
             "makes of any nn.Module."
         )
-    if batch_size < 1:
-        raise UsageError(f"batch_size = {batch_size} explains nothing; give 1 or more.")
-    if seed < 0:
-        raise UsageError(f"seed = {seed} is negative; give 0 or more.")
+    check_count("batch_size", batch_size, 1)
+    check_count("seed", seed, 0)
     how = None if fit is None else checked_fit(fit)
     index = None if target is None else loaded.class_index(target)
     names = chosen_methods(methods)
@@ -88,8 +82,7 @@ def evaluate(
     kinds, notes = chosen_metrics(metrics, annotations is not None)
     run = Measurement(loaded, index, how, annotations.assign(pictures) if annotations else None, seed)
     run.add_cells(names, keys, chosen_baselines(baselines), kinds)
-    with _seeded(loaded, seed):
-        run.measure(pictures, batch_size, progress)
+    run.measure(pictures, batch_size, progress)
     if not run.measured:
         first = f" The first, {run.failures[0].picture}: {run.failures[0].reason}"
         raise DecodeError(f"None of {len(pictures)} picture(s) could be evaluated.{first}")
@@ -119,25 +112,7 @@ def evaluate(
         values=tuple(run.values),
         summary=tuple(row for cell in run.cells for row in cell.summary()),
         curves=tuple(curve for cell in run.cells for curve in cell.curves()),
-        metrics={one.name: _first_sentence(one) for one in kinds},
+        metrics={one.name: one.summary() for one in kinds},
         examples=tuple(run.examples),
         notes=(*notes, *(annotations.notes if annotations else ()), *run.notes()),
     )
-
-
-@contextmanager
-def _seeded(loaded: LoadedModel, seed: int) -> Iterator[None]:
-    """Draw from a seed within, and leave the caller's random state as it was."""
-    devices = [loaded.device] if loaded.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.default_generator.manual_seed(seed)
-        for device in devices:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
-
-
-def _first_sentence(kind: type[Metric]) -> str:
-    """What a metric measures, as its documentation begins, without its name and formulas."""
-    text = " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split()).partition(": ")[2]
-    return re.sub(r",? *:math:`[^`]*`", "", text)

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TypeAlias
 
@@ -46,10 +47,10 @@ def find_pictures(source: Source, limit: int | None = None) -> list[PictureFile]
         limit: take only the first so many.
 
     Raises:
-        UsageError: there is nothing at the source, or no picture in it.
+        UsageError: there is nothing at the source, or no picture in it; or a limit that leaves none.
     """
-    if limit is not None and limit < 1:
-        raise UsageError(f"limit = {limit} leaves no picture; give 1 or more.")
+    if limit is not None:
+        check_count("limit", limit, 1)
     parts = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not parts:
         raise UsageError("The source names no picture. Give a folder, a file, a pattern or a list of files.")
@@ -60,6 +61,16 @@ def find_pictures(source: Source, limit: int | None = None) -> list[PictureFile]
     pictures = list(found.values())[:limit]
     shared = {name for name, count in Counter(one.name for one in pictures).items() if count > 1}
     return [PictureFile(one.path, _printable(one.path if one.name in shared else Path(one.name))) for one in pictures]
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Refuse what is no whole number, or one below ``least``.
+
+    Raises:
+        UsageError: it is.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise UsageError(f"{name} = {value!r} cannot be meant; give a whole number of {least} or more.")
 
 
 def _pictures_of(source: str) -> list[PictureFile]:

@@ -97,8 +97,8 @@ def colour(background: Sequence[int]) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def convert(image: Image.Image, ground: tuple[int, int, int]) -> tuple[np.ndarray, list[str]]:
-    """The upright 8-bit RGB pixels of an image, and notes on how they came about."""
+def convert(image: Image.Image, ground: tuple[int, int, int]) -> tuple[np.ndarray, list[str], int]:
+    """The upright 8-bit RGB pixels of an image, notes on how they came about, and the EXIF orientation undone."""
     turned = _turned_by_loading(image)
     deep_colours = _has_deep_colours(image)
     image.load()
@@ -111,9 +111,10 @@ def convert(image: Image.Image, ground: tuple[int, int, int]) -> tuple[np.ndarra
         stored[rows] = convert_band(band)
     if deep_colours:
         notes.append(_lift_twelve_bits(rgb))
-    if max(turn, turned) > 1:
-        notes.insert(0, f"turned upright (EXIF orientation {max(turn, turned)})")
-    return rgb, notes + size_notes(rgb)
+    orientation = max(turn, turned)
+    if orientation > 1:
+        notes.insert(0, f"turned upright (EXIF orientation {orientation})")
+    return rgb, notes + size_notes(rgb), orientation
 
 
 def _turned_by_loading(image: Image.Image) -> int:

@@ -92,8 +92,8 @@ def decode(
         _check_aspect(limits, *image.size)
         notes = frame_notes(image, data)
         stream.ration = sys.maxsize
-        rgb, more = convert(image, ground)
-    return Picture(rgb, _name(source) if name is None else name, (*notes, *more))
+        rgb, more, orientation = convert(image, ground)
+    return Picture(rgb, _name(source) if name is None else name, (*notes, *more), orientation)
 
 
 def _from_environment(variable: str, default: int) -> int:

@@ -20,6 +20,7 @@ class Picture:
         rgb: (H, W, 3) uint8; kept contiguous and read-only.
         name: what to call it in messages and file names, without a folder.
         notes: what was done to it, a phrase each, fit to be shown to a user.
+        orientation: the EXIF orientation (1-8) that was undone; 1 where the pixels were stored upright.
 
     Raises:
         UsageError: ``rgb`` is no such array, or has no pixels.
@@ -28,6 +29,7 @@ class Picture:
     rgb: np.ndarray
     name: str = "picture"
     notes: tuple[str, ...] = ()
+    orientation: int = 1
 
     def __post_init__(self) -> None:
         if self.rgb.dtype != np.uint8 or self.rgb.ndim != 3 or self.rgb.shape[2] != 3 or not self.rgb.size:
@@ -101,8 +103,8 @@ class Picture:
             raise UsageError(f"A Pillow image of {image.width}x{image.height} has no pixels; give one that has.")
         ground = colour(background)
         with strict_loading, named_failures("Pillow"):
-            rgb, notes = convert(image, ground)
-        return cls(rgb, name, tuple(notes))
+            rgb, notes, orientation = convert(image, ground)
+        return cls(rgb, name, tuple(notes), orientation)
 
 
 def _described(array: np.ndarray) -> str:

@@ -87,6 +87,15 @@ def test_boxes_drawn_on_stored_pixels_turn_with_the_picture(orientation: int) ->
     )
 
 
+def test_a_pictures_orientation_is_read_from_its_data_not_from_its_notes() -> None:
+    rgb = np.zeros((70, 40, 3), np.uint8)
+    annotated = PictureBoxes("p", (Box((10.0, 5.0, 50.0, 15.0)),), (70, 40))
+    ((box,), _) = fit_to_picture(annotated, Picture(rgb, orientation=6))
+    assert box.xyxy == (25, 10, 35, 50)
+    with pytest.raises(AnnotationError, match="another shape"):
+        fit_to_picture(annotated, Picture(rgb, notes=("turned upright (EXIF orientation 6)",)))
+
+
 def test_boxes_of_a_copy_of_another_size_are_scaled() -> None:
     picture = Picture(np.zeros((375, 500, 3), np.uint8))
     (box,), notes = fit_to_picture(PictureBoxes("p", (Box((10.0, 20.0, 100.0, 150.0)),), (250, 188)), picture)

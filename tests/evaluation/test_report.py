@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
 import math
 from dataclasses import asdict, fields, replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,13 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
+import camapp.evaluation
 from camapp.errors import UsageError
 from camapp.evaluation import Report, SummaryRow, Value
 from camapp.evaluation.figures import curves_png, line_styles, maps_jpg
 from camapp.evaluation.markdown import number
-from camapp.evaluation.report import FILES, Curve, Example, Failure
+from camapp.evaluation.records import Curve, Example, Failure
+from camapp.evaluation.saving import FILES
 
 NAN = math.nan
 AWKWARD = 'a, "b"\n|c| кот.jpg'
@@ -47,7 +51,7 @@ def row(method: str, metric: str, value: float, direction: str = "lower", **othe
 def a_report(**changes: Any) -> Report:
     values = (
         Value("1.jpg", "gradcam", "layer4", "deletion", 0.1 + 0.2, 281, "tabby, tabby cat", None),
-        Value(AWKWARD, "gradcam", "layer4", "deletion", NAN, 7, "cock", 'refused: "x" | y'),
+        Value(AWKWARD, "gradcam", "layer4", "deletion", NAN, 7, "cock", 'refused: "x" | y', "refused"),
         Value("1.jpg", "center", "", "deletion", 1 / 3, 281, "tabby, tabby cat", None),
     )
     summary = (
@@ -93,7 +97,7 @@ def as_rows(items: Any) -> list[dict[str, Any]]:
 def test_parquet_reads_back_as_what_was_measured(tmp_path: Path) -> None:
     a_report().save(tmp_path)
     table = pyarrow.parquet.read_table(tmp_path / "values.parquet")
-    assert table.column_names == ["picture", "method", "layer", "metric", "value", "target", "label", "reason"]
+    assert table.column_names == ["picture", "method", "layer", "metric", "value", "target", "label", "reason", "state"]
     assert table.to_pylist() == as_rows(a_report().values)
     assert str(table.schema.field("value").type) == "double"
     assert a_report().table().to_pylist() == as_rows(a_report().summary)
@@ -147,6 +151,14 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
     assert tables == []
 
 
+def test_what_was_refused_is_known_by_its_state_not_by_its_words() -> None:
+    said = "refused: a reason that only sounds like it"
+    values = (Value("1.jpg", "gradcam", "layer4", "deletion", 0.5, 1, "a", said),)
+    assert said not in a_report(values=values).markdown()
+    refused = (replace(values[0], state="refused", reason="no attention"),)
+    assert "- gradcam at `layer4` no attention" in a_report(values=refused).markdown()
+
+
 def test_random_weights_are_loud() -> None:
     random = a_report(weights={"source": "random", "sha256": None, "random": True})
     assert "RANDOM WEIGHTS" in random.markdown()
@@ -186,7 +198,7 @@ def test_a_report_is_not_replaced_unless_asked(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from camapp.evaluation import report as module
+    from camapp.evaluation import saving as module
 
     write = module.write_atomically
 
@@ -237,3 +249,13 @@ def test_the_sheet_of_maps_shows_pictures_and_maps_and_is_left_out_without_maps(
 def test_the_columns_are_the_fields() -> None:
     assert [field.name for field in fields(Value)] == a_report().values_table().column_names
     assert "Report(resnet, 2 pictures: gradcam, layercam)" in repr(a_report())
+
+
+def test_no_module_of_the_room_imports_in_a_circle_not_even_within_a_function() -> None:
+    room = "camapp.evaluation."
+    graph = {}
+    for path in Path(camapp.evaluation.__file__).parent.glob("*.py"):
+        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        graph[path.stem] = {str(one.module).removeprefix(room) for one in imports if str(one.module).startswith(room)}
+    assert graph["report"] >= {"markdown", "records"}
+    assert tuple(TopologicalSorter(graph).static_order()), "CycleError names the circle"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -96,6 +96,18 @@ def test_the_summary_sums_up_the_values(model: camapp.LoadedModel, folder: Path)
         assert row.kind == ("method" if row.method == "gradcam" else "baseline")
     assert [row.method for row in report.summary] == ["gradcam", "center", "random", "uniform"]
     assert report.summary[0].seconds_per_picture > 0
+
+
+def test_only_a_mean_has_a_standard_error(model: camapp.LoadedModel, folder: Path) -> None:
+    metrics = ["energy", "max_box_acc", "max_box_acc_v2"]
+    # Where the boxes are found at every threshold or none, the values' mean is the value, and yet it is no mean.
+    report = run(model, folder, metrics=metrics, boxes=folder / "boxes.json", baselines=["uniform"])
+    assert [(row.metric, math.isnan(row.standard_error)) for row in report.summary if row.method == "uniform"] == [
+        ("energy", False),
+        ("max_box_acc", True),
+        ("max_box_acc_v2", True),
+    ]
+    assert report.metrics["max_box_acc"] == "MaxBoxAcc: the largest contour's box, IoU >= 0.5."
 
 
 def test_layers_are_rows_of_their_own(model: camapp.LoadedModel, folder: Path) -> None:
@@ -198,7 +210,11 @@ def test_metrics_that_need_boxes_are_refused_by_name_and_left_out_of_a_group_wit
         ({"baselines": ["centre"]}, UsageError, "Did you mean center"),
         ({"fit": "zoom"}, UsageError, "crop, letterbox, stretch"),
         ({"batch_size": 0}, UsageError, "batch_size = 0"),
+        ({"batch_size": "8"}, UsageError, "batch_size = '8'.*whole number"),
+        ({"batch_size": 2.5}, UsageError, r"batch_size = 2\.5"),
+        ({"limit": "3"}, UsageError, "limit = '3'.*whole number"),
         ({"seed": -1}, UsageError, "seed = -1"),
+        ({"seed": "one"}, UsageError, "seed = 'one'"),
         ({"boxes": "no.json"}, AnnotationError, "no such file or folder of boxes"),
     ],
 )
@@ -257,6 +273,61 @@ def test_a_method_that_refuses_everything_leaves_the_report_whole(
     assert len(report.save(tmp_path / "out")) >= 5
 
 
+class Counting(Plain):
+    """Counts the pictures that it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pictures = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.pictures += len(x)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_a_method_that_refuses_the_model_costs_a_probe_and_no_run_of_the_others(batch_size: int, folder: Path) -> None:
+    def pictures_seen(methods: list[str], limit: int) -> int:
+        network = Counting().eval()
+        loaded = camapp.wrap_model(network, size=32, layer="last")
+        network.pictures = 0
+        report = run(loaded, folder, methods=methods, limit=limit, batch_size=batch_size, metrics="complexity")
+        refused = [row for row in report.values if row.method in ("legrad", "rollout")]
+        told = {(row.method, row.reason) for row in refused if row.reason and row.reason.startswith("refused: ")}
+        assert len(refused) == len(methods[3:]) * limit
+        assert {method for method, _ in told} == set(methods[3:])
+        assert len(told) == len(methods[3:]), "the same reason for all pictures"
+        return network.pictures
+
+    cheap = ["gradcam", "layercam", "scorecam"]
+    extra = [pictures_seen([*cheap, "legrad", "rollout"], limit) - pictures_seen(cheap, limit) for limit in (2, 5)]
+    assert extra[0] == extra[1], "the pictures after the first batch are not run for a method that refuses them all"
+
+
+class Costly(GradCAM):
+    """Grad-CAM that counts its calls, as a method that runs the model many times would like to be called."""
+
+    name = "costly"
+    calls: ClassVar[list[int]] = []
+
+    def ready(self, inputs: torch.Tensor, *others: Any) -> Any:
+        self.calls.append(len(inputs))
+        return super().ready(inputs, *others)
+
+
+def test_a_method_runs_once_a_batch_whatever_others_refuse(
+    model: camapp.LoadedModel, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS, "costly", Costly)
+    monkeypatch.setitem(METHODS, "picky", Picky)
+    monkeypatch.setattr(Costly, "calls", [])
+    write_picture(folder / "pictures" / "0.png", (64, 48), (0, 0, 40, 40))  # refused by picky, but not as the model
+    report = run(model, folder, methods=["costly", "legrad", "picky"], batch_size=2)
+    assert Costly.calls == [2, 2, 1]
+    reasons = {row.picture: row.reason for row in report.values if row.method == "picky"}
+    assert [name for name, reason in reasons.items() if reason] == ["0.png"]
+
+
 def test_blank_maps_are_counted_and_say_why(folder: Path) -> None:
     network = Plain().eval()
     with torch.no_grad():
@@ -276,6 +347,16 @@ def test_the_seed_decides_and_the_callers_random_state_stays(model: camapp.Loade
     assert torch.equal(torch.get_rng_state(), state)
     assert first == again
     assert first != other
+
+
+def test_the_seed_reaches_the_methods(model: camapp.LoadedModel, folder: Path) -> None:
+    drawing, metric = ("randomcam", "smoothgradcam++"), "complexity"
+    options: dict[str, Any] = {"methods": ["gradcam", *drawing], "metrics": metric, "batch_size": 2}
+    first, again, other = (run(model, folder, seed=seed, **options) for seed in (1, 1, 2))
+    for method in drawing:
+        assert found(first, method, metric) == found(again, method, metric)
+        assert found(first, method, metric) != found(other, method, metric)
+    assert found(first, "gradcam", metric) == found(other, "gradcam", metric)
 
 
 def test_progress_sees_every_picture(model: camapp.LoadedModel, folder: Path) -> None:

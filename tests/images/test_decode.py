@@ -146,6 +146,7 @@ def test_every_exif_orientation_puts_each_pixel_where_the_standard_says(
     stored = Image.fromarray(np.repeat(np.array(UPRIGHT[1], np.uint8)[..., None] * 40, 3, axis=2))
     picture = decode(saved(stored, kind, exif=exif, **options))
     assert grey_values(picture) == (np.array(UPRIGHT[orientation]) * 40).tolist()
+    assert picture.orientation == orientation
     expected = f"turned upright (EXIF orientation {orientation})" if orientation > 1 else ""
     assert about_colour_and_depth(picture) == expected
 
@@ -160,6 +161,7 @@ def test_an_avif_is_turned_once() -> None:
 def test_a_turned_picture_keeps_no_exif_and_is_not_turned_again() -> None:
     once = decode(with_orientation("JPEG", 6, quality=95))
     assert not once.to_pil().getexif()
+    assert (once.orientation, Picture.from_pil(once.to_pil()).orientation) == (6, 1)
     twice = decode(saved(once.to_pil(), "PNG"))
     assert twice.notes == ()
     np.testing.assert_array_equal(twice.rgb, once.rgb)
@@ -167,7 +169,9 @@ def test_a_turned_picture_keeps_no_exif_and_is_not_turned_again() -> None:
 
 @pytest.mark.parametrize("orientation", [0, 9, 255, 65535])
 def test_an_orientation_that_does_not_exist_is_ignored(orientation: int) -> None:
-    np.testing.assert_array_equal(decode(with_orientation("PNG", orientation)).rgb, np.asarray(quadrants()))
+    picture = decode(with_orientation("PNG", orientation))
+    np.testing.assert_array_equal(picture.rgb, np.asarray(quadrants()))
+    assert picture.orientation == 1
 
 
 # Transparency. Expected: colour * alpha + ground * (1 - alpha), rounded by hand.
@@ -601,6 +605,7 @@ def test_heic_with_its_extra_is_read_and_turned_once() -> None:
     assert picture.size == (64, 96)
     np.testing.assert_allclose(corners(picture), [BLUE, RED, WHITE, GREEN], atol=8)
     assert picture.notes == ("turned upright (EXIF orientation 6)",)
+    assert picture.orientation == 6
     assert "HEIF" not in Image.OPEN
 
 

@@ -33,6 +33,7 @@ class BoxAccuracy(Metric):
     direction = "higher"
     cheap = True
     scale = "%"
+    is_mean = False
     deltas: ClassVar[tuple[float, ...]]
     largest: ClassVar[bool]
 

@@ -41,13 +41,14 @@ def overlaps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def largest_component_box(shown: np.ndarray) -> np.ndarray:
     """The box (4,) around the component of the most pixels of ``shown`` (H, W), bool, diagonal neighbours joined.
 
-    The first from the top where several are as large; zeros where nothing is shown.
+    Given by its edges, the far ones behind the last pixel. The first from the top where several are as large; zeros
+    where nothing is shown.
     """
     count, _, facts, _ = cv2.connectedComponentsWithStats(shown.astype(np.uint8), connectivity=8)
     if count == 1:  # the background
         return np.zeros(4)
     x, y, width, height, _ = facts[1 + int(np.argmax(facts[1:, cv2.CC_STAT_AREA]))]
-    return _clipped(x, y, width, height, shown.shape)
+    return np.array([x, y, x + width, y + height], np.float64)
 
 
 def boxes_at_levels(heat: np.ndarray, *, largest: bool) -> list[np.ndarray]:

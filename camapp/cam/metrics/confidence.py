@@ -42,7 +42,9 @@ class AverageDrop(Metric):
 
 
 class Increase(Metric):
-    r"""Increase in Confidence %: the share of pictures whose score rises, :math:`100 \cdot 1[f_c(E) > f_c(x)]`.
+    r"""Increase in Confidence %: the share of pictures whose score rises when the map fades the rest out.
+
+    A picture's value is :math:`100 \cdot 1[f_c(E) > f_c(x)]`.
 
     Source: Chattopadhyay et al., "Grad-CAM++", WACV 2018, section 5.1 (ii).
 

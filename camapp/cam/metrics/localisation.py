@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from torch import Tensor
+from torchvision.ops import box_iou
 
-from camapp.cam.metrics.boxes import covered, largest_component_box, overlaps, squared_distance
+from camapp.cam.metrics.boxes import covered, largest_component_box, squared_distance
 from camapp.cam.metrics.metric import Metric, mean_of_defined
 from camapp.cam.metrics.sample import Sample
 from camapp.errors import UsageError
@@ -44,6 +45,7 @@ class Pointing(Metric):
             raise UsageError(f"tolerance = {tolerance} pixels: no pixel is nearer than that, not even within a box.")
         self._tolerance = tolerance
         self._per_class = per_class
+        self.is_mean = not per_class
         self._targets: list[Tensor] = []
 
     def value(self) -> float:
@@ -88,7 +90,7 @@ class IoU(Metric):
     """IoU: of the box around the map's largest part above 15 % of its maximum with the nearest true box.
 
     The largest part is the connected component of the most pixels, diagonal neighbours joined; of several true boxes
-    the one that overlaps most counts. Lengths are differences plus 1 (``boxes.overlaps``). A blank map scores 0.
+    the one that overlaps most counts. Areas are plain ones, far edge less near edge. A blank map scores 0.
 
     Source: Selvaraju et al., "Grad-CAM", ICCV 2017, section 4.1, which counts an IoU of 0.5 or more as right (and asks
     for the right prediction too): ``at_least=0.5`` counts so, with the class known.
@@ -123,7 +125,7 @@ class IoU(Metric):
         if highest <= 0:
             return torch.zeros(())
         box = largest_component_box(values >= np.float32(self._threshold) * highest)
-        return torch.as_tensor(overlaps(box[None], boxes.cpu().numpy()).max())
+        return box_iou(torch.from_numpy(box)[None], boxes.double()).max()
 
 
 def _energy(heat: Tensor, boxes: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ class Metric(ABC):
         needs: what it needs beyond pictures and maps: ``boxes``, ``explain``, ``masks``.
         cheap: whether it costs a forward a picture or less, beside ``Sample.confidence``.
         scale: the unit of all its values: ``"%"`` for 0 to 100, else ``""``.
+        is_mean: whether ``value`` is the mean of the pictures' values, so that it has a standard error.
     """
 
     name: ClassVar[str]
@@ -34,9 +35,15 @@ class Metric(ABC):
     needs: ClassVar[frozenset[str]] = frozenset()
     cheap: ClassVar[bool] = False
     scale: ClassVar[str] = ""
+    is_mean: bool = True
 
     def __init__(self) -> None:
         self._values: list[Tensor] = []
+
+    @classmethod
+    def summary(cls) -> str:
+        """What it measures, in one line."""
+        return (cls.__doc__ or "").strip().partition("\n")[0]
 
     @property
     def seen(self) -> int:

@@ -33,6 +33,7 @@ class PxAP(Metric):
     needs = frozenset({"masks"})
     cheap = True
     scale = "%"
+    is_mean = False
 
     def __init__(self) -> None:
         super().__init__()

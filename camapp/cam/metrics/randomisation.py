@@ -70,8 +70,9 @@ def cascading_randomisation(
     (its edges, say), not the model.
 
     A module draws new weights by its own ``reset_parameters``; parameters of modules without one are drawn from a
-    normal distribution of their own mean and standard deviation. The model given is not touched, nor are torch's random
-    numbers.
+    normal distribution of their own mean and standard deviation. ``reset_parameters`` of a BatchNorm also resets its
+    running statistics, to mean 0 and variance 1, so that what was learned of the data is gone too. The model given is
+    not touched, nor are torch's random numbers.
 
     Source: Adebayo et al., "Sanity Checks for Saliency Maps", NeurIPS 2018, section 3 (cascading randomisation).
 

@@ -76,6 +76,21 @@ class Sample:
             other.__dict__["confidence"] = self.confidence
         return other
 
+    def rows(self, rows: Sequence[int]) -> Sample:
+        """Some of the pictures, in the order given; their confidence is not computed again where it is known."""
+        index = torch.tensor(rows, dtype=torch.int64, device=self.inputs.device)
+        some = replace(
+            self,
+            inputs=self.inputs[index],
+            targets=self.targets[index],
+            maps=self.maps[index],
+            boxes=None if self.boxes is None else [self.boxes[row] for row in rows],
+            masks=None if self.masks is None else [self.masks[row] for row in rows],
+        )
+        if "confidence" in self.__dict__:
+            some.__dict__["confidence"] = self.confidence[index.to(self.confidence.device)]
+        return some
+
     @cached_property
     def confidence(self) -> Tensor:
         """f_c(x): the probability of each picture's class, (B,) float32."""
@@ -118,10 +133,9 @@ def class_probability(
 
     Args:
         model: any ``nn.Module`` that returns class scores (B, classes), or a ``LoadedModel``.
-        batch_size: most pictures in one forward. None: 64, but 8 on a CPU, where small batches stay in its caches
-            (efficientnet_lite0 at 224 x 224 on two cores: 9 ms a picture in eights, 22 ms in batches of 64).
-        channels_last: whether the pictures are laid out channels last, which makes convolutions on a CPU two times as
-            fast and moves scores by rounding errors only. None: on a CPU, unless the model cannot take them.
+        batch_size: most pictures in one forward. None: 64, but 8 on a CPU, where small batches stay in its caches.
+        channels_last: whether the pictures are laid out channels last, which makes convolutions on a CPU faster and
+            moves scores by rounding errors only. None: on a CPU, unless the model cannot take them.
 
     Raises:
         UsageError: a batch size below 1.

@@ -91,11 +91,11 @@ def blob(*boxes: tuple[int, int, int, int], size: int = 64, value: float = 1.0) 
     return heat
 
 
-def test_iou_by_hand_with_lengths_plus_one() -> None:
-    # 10..20 against 15..25, both ways: (20 - 15 + 1)^2 shared of 2 * 11^2 - 6^2.
+def test_iou_by_hand_with_plain_areas() -> None:
+    # 10..20 against 15..25, both ways: 5^2 shared of 2 * 10^2 - 5^2.
     box = torch.tensor([[15.0, 15, 25, 25]])
     values = IoU().update(sample(blob((10, 10, 20, 20))[None], boxes=[box]))
-    assert float(values) == pytest.approx(36 / (2 * 121 - 36))
+    assert float(values) == pytest.approx(25 / (2 * 100 - 25))
     exact = torch.tensor([[0.0, 0, 3, 3], [10, 10, 20, 20]])
     assert float(IoU().update(sample(blob((10, 10, 20, 20))[None], boxes=[exact]))) == 1  # the better of two
     assert overlaps(np.array([[0, 0, 4, 4]]), np.array([[5, 5, 9, 9]])).tolist() == [[0]]
@@ -109,9 +109,19 @@ def test_iou_takes_the_largest_part_above_15_percent_of_the_maximum() -> None:
     assert float(IoU().update(sample(heat[None], boxes=[torch.tensor([[10.0, 10, 20, 20]])]))) == 1
     # The ground rises to 15 % of the maximum and joins all.
     heat = heat.clamp(min=0.075)
-    whole = torch.tensor([[0.0, 0, 63, 63]])
+    whole = torch.tensor([[0.0, 0, 64, 64]])
     assert float(IoU().update(sample(heat[None], boxes=[whole]))) == 1
     assert float(IoU().update(sample(torch.zeros(1, 64, 64), boxes=[whole]))) == 0
+
+
+@pytest.mark.parametrize("box", [(0, 0, 64, 64), (40, 50, 64, 64), (0, 0, 1, 1), (63, 63, 64, 64)])
+def test_iou_of_a_box_that_the_map_fills_is_exactly_1_also_at_the_edge(box: tuple[int, int, int, int]) -> None:
+    assert float(IoU().update(sample(blob(box)[None], boxes=[torch.tensor([box]).float()]))) == 1
+
+
+def test_lengths_of_the_wsol_evaluation_are_one_more() -> None:
+    shared = overlaps(np.array([[10, 10, 20, 20]]), np.array([[15, 15, 25, 25]]))
+    assert shared.tolist() == [[pytest.approx(36 / (2 * 121 - 36))]]
 
 
 def test_iou_can_count_instead() -> None:

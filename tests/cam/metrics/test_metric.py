@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camapp.cam.metrics import BASELINES, METRICS, Sample, baseline_maps, find_metrics, win_rate
+from camapp.cam.metrics import BASELINES, METRICS, Metric, Pointing, Sample, baseline_maps, find_metrics, win_rate
 from camapp.errors import UsageError
 from tests.cam.metrics.scenes import patch_score, sample
 
@@ -49,6 +49,22 @@ def test_a_perfect_map_beats_the_baselines_where_the_model_looks_at_one_place(na
     sign = 1 if best.direction == "higher" else -1
     assert sign * best.value() > sign * other.value()
     assert win_rate(ours, theirs, best.direction) > 50
+
+
+@pytest.mark.parametrize("metric", [*(kind() for kind in METRICS.values()), Pointing(per_class=True)], ids=repr)
+def test_a_value_that_is_said_to_be_a_mean_is_the_mean(metric: Metric) -> None:
+    scene = planted(4).with_maps(baseline_maps("random", 4, (32, 32)), planted(4).explain)
+    values = metric.update(scene)
+    if metric.is_mean:
+        assert metric.value() == pytest.approx(float(values.double().nanmean()))
+    else:
+        assert metric.name in ("max_box_acc", "max_box_acc_v2", "pxap", "pointing")
+
+
+@pytest.mark.parametrize("kind", METRICS.values())
+def test_a_summary_is_one_sentence_without_markup(kind: type[Metric]) -> None:
+    assert kind.summary().endswith(".")
+    assert not {"`", "\\"} & set(kind.summary())
 
 
 @pytest.mark.parametrize("name", METRICS)

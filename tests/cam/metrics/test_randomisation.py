@@ -50,6 +50,21 @@ def test_the_model_the_random_numbers_and_the_hooks_are_as_before() -> None:
         assert torch.equal(value, before[name]), name
 
 
+def test_a_batch_norm_loses_its_running_statistics_too() -> None:
+    model, seen = Plain().eval(), []
+    with torch.no_grad():
+        model.norm.running_mean.fill_(3)
+        model.norm.running_var.fill_(7)
+
+    def watch(given: nn.Module) -> GradCAM:
+        seen.append(copy.deepcopy(given.state_dict()))
+        return GradCAM(given, "last")
+
+    cascading_randomisation(model, watch, torch.randn(1, 3, 32, 32), torch.tensor([0]), blocks=["norm"])
+    assert [step["norm.running_mean"].unique().tolist() for step in seen] == [[3], [0]]
+    assert [step["norm.running_var"].unique().tolist() for step in seen] == [[7], [1]]
+
+
 def test_each_step_randomises_one_block_more_and_keeps_the_rest() -> None:
     model, inputs, targets = scene()
     seen: list[dict[str, torch.Tensor]] = []

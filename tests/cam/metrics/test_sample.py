@@ -104,3 +104,26 @@ def test_score_and_maps_that_several_metrics_need_are_computed_once() -> None:
     other = one.with_maps(torch.zeros(3, 4, 4))
     assert AverageDrop().update(other).tolist() == [100.0] * 3
     assert scored == [3, 3, 3]  # the pictures themselves were known
+
+
+def test_rows_of_a_sample_keep_what_belongs_to_them_and_are_not_scored_again() -> None:
+    scored: list[int] = []
+
+    def score(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        scored.append(len(inputs))
+        return mean_score(inputs, targets)
+
+    boxes = [torch.tensor([[row, 0.0, 4, 4]]) for row in range(3)]
+    masks = [torch.full((4, 4), row, dtype=torch.uint8) for row in range(3)]
+    whole = sample(
+        torch.rand(3, 4, 4), torch.rand(3, 1, 4, 4), score, targets=torch.tensor([5, 6, 7]), boxes=boxes, masks=masks
+    )
+    confidence = whole.confidence
+    some = whole.rows([2, 0])
+    assert some.confidence.tolist() == [confidence[2].item(), confidence[0].item()]
+    assert scored == [3]
+    assert torch.equal(some.inputs, whole.inputs[[2, 0]])
+    assert torch.equal(some.maps, whole.maps[[2, 0]])
+    assert some.targets.tolist() == [7, 5]
+    assert [one[0, 0].item() for one in some.boxes or []] == [2, 0]
+    assert [one[0, 0].item() for one in some.masks or []] == [2, 0]
