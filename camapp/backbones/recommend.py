@@ -152,10 +152,10 @@ def _shows_gradient(model: nn.Module, layer: str, tap: Tap, inputs: torch.Tensor
 
 def _projected(output: Any) -> torch.Tensor:
     """One number that depends on all that a model returned, by weights that no symmetry of the output cancels."""
-    total = torch.zeros(())
+    total = torch.zeros((), device="cpu")
     for tensor in _tensors(output):
         flat = tensor.float().flatten()
-        weights = torch.rand(len(flat), generator=torch.Generator().manual_seed(0)).to(flat.device)
+        weights = torch.rand(len(flat), generator=torch.Generator().manual_seed(0), device="cpu").to(flat.device)
         total = total.to(flat.device) + (flat * weights).sum()
     return total
 

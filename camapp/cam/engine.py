@@ -33,17 +33,20 @@ class Evidence:
     """What a method found about N = B * K targets, before anything is normalised; a picture's targets lie together.
 
     Args:
-        raws: by layer, signed values (N, *grid); of several, each is stretched to [0, 1] at the input's size, then all
-            are fused.
-        reached: by layer, which of the N maps any gradient reaches, (N,) bool; no entry where none was needed.
+        raws: by layer, or by part where a method makes several maps of one, signed values (N, *grid); of several, each
+            is stretched to [0, 1] at the input's size, then all are fused.
+        reached: by layer or part, which of the N maps any gradient reaches, (N,) bool; no entry where none was needed.
         shot: the pass that it came from, for what was explained and the scores.
         notes: what a user should know.
+        against: as ``raws``, where what speaks against the target is told by other maps; their negative part counts.
+            None where ``raws`` tell both.
     """
 
     raws: dict[str, torch.Tensor]
     reached: dict[str, torch.Tensor]
     shot: Shot
     notes: tuple[str, ...] = ()
+    against: dict[str, torch.Tensor] | None = None
 
 
 class Method(ABC):
@@ -69,10 +72,12 @@ class Method(ABC):
     title: ClassVar[str]
     #: Whether it looks at a layer of the user's choice; some methods look at the whole network.
     takes_layer: ClassVar[bool] = True
-    #: Whether its maps can be part of a graph (``create_graph=True``).
-    differentiable: ClassVar[bool] = False
-    #: How several layers are fused by default.
-    fuse: ClassVar[str] = "mean"
+    #: Whether its maps can be part of a graph (``create_graph=True``); of a method over another one, together with it.
+    differentiable: bool = False
+    #: Whether its maps say something of the target; some methods show what a network looks at, whatever it is asked.
+    class_specific: bool = True
+    #: How several layers are fused; of the class, by default.
+    fuse: str = "mean"
 
     def __init__(
         self, model: nn.Module | LoadedModel, layer: LayerChoice = None, *, output: How = None, fuse: str | None = None
@@ -83,8 +88,8 @@ class Method(ABC):
             raise UsageError(f"{self.title} looks at the whole network; it takes no layer (layer={layer!r}).")
         self.layers = self._named(layer)
         self.output = output
-        self._fuse = self.fuse if fuse is None else fuse
-        if self._fuse not in FUSES:
+        self.fuse = self.fuse if fuse is None else fuse
+        if self.fuse not in FUSES:
             raise UsageError(f"fuse={fuse!r}; use one of {', '.join(FUSES)}.")
         self._warned = False
 
@@ -188,7 +193,7 @@ class Method(ABC):
         grad_mode = torch.set_grad_enabled(passes.differentiable)
         with grad_mode, torch.autocast(passes.inputs.device.type, enabled=False):
             shot, plan = evidence.shot, passes.plan
-            raw, reached = self._one_map(evidence, passes, sign)
+            raw, reached = self.one_map(evidence, passes, sign)
             maps, shows = normalised_maps(raw, tuple(passes.inputs.shape[2:]), sign, normalize)
         layer = " + ".join(passes.layers)
         reasons = blank_reasons(raw.detach(), shows, reached, layer, sign)
@@ -217,6 +222,17 @@ class Method(ABC):
             notes=(*self._repeated(shot.calls), *self._mixed(rows), *evidence.notes),
         )
 
+    def one_map(self, evidence: Evidence, passes: Passes, sign: Sign) -> tuple[torch.Tensor, torch.Tensor]:
+        """One map for each target, (N, *grid), and which of them any gradient reaches, (N,) bool."""
+        first = next(iter(evidence.raws.values()))
+        everywhere = torch.ones(len(first), dtype=torch.bool, device=first.device)
+        reached = torch.stack(list(evidence.reached.values())).any(0) if evidence.reached else everywhere
+        if sign != "both" or (evidence.against is None and (len(evidence.raws) == 1 or self.fuse == "mean")):
+            return self._one_side(evidence, passes, sign), reached
+        # Each side by itself: the product of two negative values would speak for the target.
+        supports, opposes = (self._one_side(evidence, passes, side) for side in SIDES)
+        return supports.clamp(min=0) + opposes.clamp(max=0), reached
+
     def _named(self, layer: LayerChoice) -> tuple[str, ...]:
         """The keys of the layers that a user named."""
         if layer is None:
@@ -227,29 +243,24 @@ class Method(ABC):
             raise LayerError("layer=[] names no layer. Name one or more, or leave it out for the recommended one.")
         return tuple(dict.fromkeys(find_layer(self.model, one).key for one in given))
 
-    def _one_map(self, evidence: Evidence, passes: Passes, sign: Sign) -> tuple[torch.Tensor, torch.Tensor]:
-        """One map for each target, (N, *grid), and which of them any gradient reaches, (N,) bool."""
-        raws = list(evidence.raws.values())
-        everywhere = torch.ones(len(raws[0]), dtype=torch.bool, device=raws[0].device)
-        reached = torch.stack([everywhere, *evidence.reached.values()]).all(0) if len(raws) == 1 else everywhere
+    def _one_side(self, evidence: Evidence, passes: Passes, sign: Sign) -> torch.Tensor:
+        """One map for each target, (N, *grid), of the raw maps that there are for what speaks for or against it."""
+        opposes = sign == "negative" and evidence.against is not None
+        raws = list((evidence.against if opposes else evidence.raws).values())  # type: ignore[union-attr]
         if len(raws) == 1:
-            return raws[0], reached
-        if sign == "both" and self._fuse != "mean":
-            # Each side by itself: the product of two negative values would speak for the target.
-            supports, opposes = (self._one_map(evidence, passes, side)[0] for side in SIDES)
-            return supports + opposes, reached
+            return raws[0]
         size = tuple(passes.inputs.shape[2:])
-        together = fused([normalised_maps(raw, size, sign)[0] for raw in raws], self._fuse)
+        together = fused([normalised_maps(raw, size, sign)[0] for raw in raws], self.fuse)
         # A map that is not finite anywhere would be blank there, and the fault be lost in the sum.
         finite = torch.stack([raw.isfinite().flatten(1).all(1) for raw in raws]).all(0)
         together = torch.where(finite.view(-1, *[1] * len(size)), together, float("nan"))
-        return (-together if sign == "negative" else together), reached
+        return -together if sign == "negative" else together
 
     def _of_several(self, reason: str | None, layers: str) -> str | None:
         """Of several layers a map that is zero says nothing of their activations."""
         if reason is None or not reason.startswith("no activation"):
             return reason
-        if self._fuse in ("product", "geometric"):
+        if self.fuse in ("product", "geometric"):
             return f'nothing in common: no place is lit at all of "{layers}"; name fewer layers, or fuse="mean"'
         return f'no evidence: nothing is lit at any of "{layers}"; choose another class or layer'
 

@@ -180,8 +180,9 @@ def _refined(factor: torch.Tensor, products: torch.Tensor, gram: torch.Tensor) -
     """One round over the columns of a factor (n, k), each set to its best given the others."""
     factor = factor.clone()
     for k in range(factor.shape[1]):
-        if gram[k, k] > 0:
-            factor[:, k] = (factor[:, k] + (products[:, k] - factor @ gram[:, k]) / gram[k, k]).clamp(min=0)
+        size = gram[k, k]
+        step = torch.where(size > 0, (products[:, k] - factor @ gram[:, k]) / torch.where(size > 0, size, 1.0), 0.0)
+        factor[:, k] = (factor[:, k] + step).clamp(min=0)
     return factor
 
 

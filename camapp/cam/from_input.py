@@ -11,6 +11,7 @@ from camapp.cam.passes import Passes, Shot
 from camapp.cam.targets.output import Output
 from camapp.cam.targets.plan import Aims
 from camapp.errors import LayerError
+from camapp.hooks.attention import precise
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,6 @@ def backward_each(scores: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Iter
         yield [None if one is None else precise(one) / scale for one in found]
 
 
-def precise(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor in float32, or in float64 where it is."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+def any_gradient(gradient: torch.Tensor) -> torch.Tensor:
+    """Which rows (N,) of a gradient (N, ...) are not zero everywhere: those that the score depends on."""
+    return (gradient != 0).flatten(1).any(1)

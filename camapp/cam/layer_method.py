@@ -11,6 +11,7 @@ import torch
 
 from camapp.backbones.layouts import find_layout
 from camapp.cam.engine import Evidence, Method
+from camapp.cam.from_input import any_gradient
 from camapp.cam.passes import Passes, Read, Seen, Shot
 
 
@@ -36,6 +37,7 @@ class ActivationMethod(LayerMethod):
     """A method that looks at activations alone: one forward, and the same map for every target."""
 
     needs = "activation"
+    class_specific = False
 
     @abstractmethod
     def combine(self, activation: torch.Tensor) -> torch.Tensor:
@@ -128,7 +130,7 @@ def _reader(passes: Passes, methods: Sequence[LayerMethod]) -> Read:
         copies = len(gradient) // len(activation)
         repeated = activation.repeat_interleave(copies, dim=0) if copies > 1 else activation
         # No gradient on the map, though perhaps on a class token: no path from the map to the score.
-        reached = (gradient != 0).flatten(1).any(1)
+        reached = any_gradient(gradient)
         return (*(method.read(repeated, gradient, curvature) for method in methods), reached)
 
     def quietly(seen: Seen) -> tuple[torch.Tensor, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -10,6 +12,9 @@ from torch import nn
 from camapp.backbones.layouts import Layout, find_layout
 from camapp.errors import LayerError, UsageError
 from camapp.hooks.attention import AttentionTrace, trace_attention
+
+# Of an alteration of the model, as of its depth, its modules tell.
+_Modules: TypeAlias = tuple[tuple[str, type[nn.Module]], ...]
 
 INSTEAD = "Use GradCAM, or LayerCAM with an earlier layer."
 
@@ -34,8 +39,12 @@ class TokenAttention:
         return (f"the last {self.trace.after} attention(s), of one query to all tokens (a pooling's), are left out",)
 
 
+# By model and size of the picture, with the modules that the model had. No tensors.
+_known: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], tuple[_Modules, TokenAttention]]] = WeakKeyDictionary()
+
+
 def token_attention(model: nn.Module, inputs: torch.Tensor, title: str) -> TokenAttention:
-    """Look at one forward of one picture.
+    """What one forward of one picture shows, remembered for the model as it is and the size of the picture.
 
     Raises:
         UsageError: inputs that are no pictures.
@@ -45,7 +54,27 @@ def token_attention(model: nn.Module, inputs: torch.Tensor, title: str) -> Token
         raise UsageError(
             f"{title} explains pictures (B, C, H, W), not inputs of shape {tuple(inputs.shape)}. {INSTEAD}"
         )
-    trace = trace_attention(model, inputs[:1])
+    modules, size = tuple((name, type(module)) for name, module in model.named_modules()), tuple(inputs.shape[1:])
+    known = _known.setdefault(model, {})
+    if size not in known or known[size][0] != modules:
+        known[size] = modules, _traced(model, inputs[:1], title)
+    return known[size][1]
+
+
+def from_start(count: int, start: int, title: str) -> range:
+    """Which of ``count`` blocks are looked at: from ``start`` on, counted from the end where negative.
+
+    Raises:
+        UsageError: there is no such block.
+    """
+    if isinstance(start, bool) or not isinstance(start, int) or not -count <= start < count:
+        raise UsageError(f"start={start!r}: {title} sees {count} attention block(s) here, 0 to {count - 1}.")
+    return range(start % count, count)
+
+
+def _traced(model: nn.Module, inputs: torch.Tensor, title: str) -> TokenAttention:
+    """Look at one forward of one picture (1, C, H, W)."""
+    trace = trace_attention(model, inputs)
     kind = type(model).__name__
     if not trace.calls:
         raise LayerError(
@@ -66,14 +95,3 @@ def token_attention(model: nn.Module, inputs: torch.Tensor, title: str) -> Token
     except LayerError as error:
         raise LayerError(f"{seen}, and no grid of so many patches covers the picture. {INSTEAD}") from error
     return TokenAttention(trace, layout)
-
-
-def from_start(count: int, start: int, title: str) -> range:
-    """Which of ``count`` blocks are looked at: from ``start`` on, counted from the end where negative.
-
-    Raises:
-        UsageError: there is no such block.
-    """
-    if isinstance(start, bool) or not isinstance(start, int) or not -count <= start < count:
-        raise UsageError(f"start={start!r}: {title} sees {count} attention block(s) here, 0 to {count - 1}.")
-    return range(start % count, count)

@@ -69,7 +69,7 @@ class Attentions(FunctionCalls):
         if given.get("dropout_p"):
             raise LayerError("This model's attention drops values at random even in eval mode: its map would be noise.")
         with torch.set_grad_enabled(self._graph and torch.is_grad_enabled()):
-            query, key, value = (_precise(one) for one in (query, key, value))
+            query, key, value = (precise(one) for one in (query, key, value))
             if query.dim() > 3 and key.shape[-3] != query.shape[-3]:  # heads that share keys and values
                 key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
             scale = given.get("scale")
@@ -193,11 +193,12 @@ def trace_attention(model: nn.Module, inputs: torch.Tensor) -> AttentionTrace:
     return AttentionTrace(calls, outputs, among, attentions.skipped - among)
 
 
-_SCALED_DOT_PRODUCT = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-
-
-def _precise(tensor: torch.Tensor) -> torch.Tensor:
+def precise(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in float32, or in float64 where it is."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+_SCALED_DOT_PRODUCT = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 def _masked(scores: torch.Tensor, mask: torch.Tensor | None, is_causal: bool) -> torch.Tensor:

@@ -166,6 +166,15 @@ def test_layers_that_light_different_places_say_so() -> None:
     assert str(nothing.reasons[0]).startswith("no evidence")
 
 
+def test_layers_of_which_no_gradient_reaches_any_say_so() -> None:
+    model, inputs = Staged().eval(), torch.randn(1, 3, 16, 16)
+    with torch.no_grad():
+        model.head.weight[1] = 0
+    found = LayerCAM(model, ["middle", "last"])(inputs, [[1, 2]])
+    assert str(found.reasons[0][0]).startswith('no gradient: the score does not depend on this map of "middle + last"')
+    assert found.reasons[0][1] is None
+
+
 def test_no_layers_and_an_unknown_way_to_fuse_are_refused() -> None:
     with pytest.raises(LayerError, match=r"layer=\[\] names no layer"):
         GradCAM(Plain(), [])

@@ -11,6 +11,7 @@ from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import Evidence, LayerChoice, Method
 from camapp.cam.passes import Passes, Shot
 from camapp.cam.replay import LayerReplay, checked_count, layer_maps, weighted_maps
+from camapp.hooks.attention import precise
 
 
 class AblationCAM(Method):
@@ -90,7 +91,7 @@ class AblationCAM(Method):
 
 def slope_weights(whole: torch.Tensor, ablated: torch.Tensor) -> torch.Tensor:
     """The weights (B, K, C) from the scores with all channels (B, K) and without each of them (B, C, K)."""
-    whole, ablated = (scores.to(torch.promote_types(scores.dtype, torch.float32)) for scores in (whole, ablated))
+    whole, ablated = (precise(scores) for scores in (whole, ablated))
     scale = whole.abs()[:, None]
     return ((whole[:, None] - ablated) / torch.where(scale == 0, 1.0, scale)).transpose(1, 2)
 

@@ -8,6 +8,9 @@ import torch
 
 from camapp.cam.layer_method import GradientMethod
 
+# Of a sum of both signs, what is left below this part of the whole is a rounding error.
+LEAST_SUM = 1e-6
+
 
 class ChannelMethod(GradientMethod):
     """A method that gives each channel of the layer one weight: the map is the weighted sum of the channels."""

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.components import first_component, first_eigenvector, signed_towards, wide
+from camapp.cam.components import LEAST_ENERGY, first_component, first_eigenvector, signed_towards, wide
 from camapp.cam.engine import LayerChoice
-from camapp.cam.layer_method import ActivationMethod, GradientMethod
+from camapp.cam.layer_method import ActivationMethod
+from camapp.cam.methods.products import HiResCAM
 from camapp.cam.targets.output import How
 from camapp.errors import LayerError, UsageError
 
@@ -62,7 +63,7 @@ class EigenCAM(ActivationMethod):
         return first_component(activation, centre=self.centre, towards=activation.detach().square().sum(1))
 
 
-class EigenGradCAM(GradientMethod):
+class EigenGradCAM(HiResCAM):
     r"""Eigen-Grad-CAM: as EigenCAM, of the activation times its gradient, so that it tells classes apart.
 
     The map is the first principal component of :math:`\frac{\partial y^c}{\partial A^k_{ij}} A^k_{ij}`, with the sign
@@ -93,10 +94,6 @@ class EigenGradCAM(GradientMethod):
     ) -> None:
         super().__init__(model, layer, output=output, fuse=fuse)
         self.centre = centre
-
-    def weigh(self, activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """Gradients times activations, (N, C, *grid)."""
-        return gradient * activation
 
     def combine(self, activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """The projection, (N, *grid)."""
@@ -165,7 +162,7 @@ class KPCACAM(ActivationMethod):
         places = torch.where(finite[:, None, None], places, 0.0)
         places = places - places.mean(1, keepdim=True)
         # Places that differ by rounding errors alone are the same place.
-        varies = places.detach().square().sum((1, 2)) > 1e-12 * energy.sum(1)
+        varies = places.detach().square().sum((1, 2)) > LEAST_ENERGY * energy.sum(1)
         kernel = self._kernel(places)
         kernel = kernel - kernel.mean(1, keepdim=True)
         kernel = kernel - kernel.mean(2, keepdim=True)

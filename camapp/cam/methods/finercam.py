@@ -10,7 +10,6 @@ from torch import nn
 
 from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import Evidence, LayerChoice, Method
-from camapp.cam.layer_method import ActivationMethod
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.wrapper import Wrapper
 from camapp.cam.passes import Passes
@@ -72,8 +71,11 @@ class FinerCAM(Wrapper):
         fuse: str | None = None,
     ) -> None:
         super().__init__(model, layer, base=base, base_options=base_options, output=output, fuse=fuse)
-        if isinstance(self.base, ActivationMethod):
-            raise UsageError(f"{self.base.title} gives the same map for every class, so it shows no difference of two.")
+        if not self.base.class_specific:
+            raise UsageError(
+                f"base={base!r}: {self.base.title}{_over(self.base)} looks at no class, so it shows no difference of "
+                "two. Give a base that does, such as GradCAM."
+            )
         wanted = ClassDifference(0, others, gamma, nearest)  # raises for what cannot be meant
         class_index = self._loaded.class_index if self._loaded else plain_index
         self._wanted = replace(wanted, others=tuple(map(class_index, wanted.compared)) or None)
@@ -81,6 +83,11 @@ class FinerCAM(Wrapper):
     def evidence(self, passes: Passes) -> Evidence:
         """The base's, of the differences."""
         return self.base.evidence(replace(passes, plan=_Differences(**vars(passes.plan), wanted=self._wanted)))
+
+
+def _over(method: Method) -> str:
+    """What a base itself is over, in words."""
+    return f" over {method.base.title}{_over(method.base)}" if isinstance(method, Wrapper) else ""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ import torch
 
 from camapp.backbones.layouts import find_layout
 from camapp.cam.engine import Evidence, Method
-from camapp.cam.from_input import FromInput, backward_each, from_input, precise
+from camapp.cam.from_input import FromInput, any_gradient, backward_each, from_input
 from camapp.cam.passes import Passes
 from camapp.cam.result import resize
 from camapp.cam.targets.plan import Targets
 from camapp.cam.watch import Watch
 from camapp.errors import LayerError
 from camapp.hooks.as_found import as_found
+from camapp.hooks.attention import precise
 from camapp.hooks.biases import Bias, Biases
 
 
@@ -123,7 +124,7 @@ def _decomposition(
     leaf = precise(run.inputs.detach())
     of_input = torch.zeros_like(leaf) if gradients[0] is None else gradients[0] * leaf
     raw = _psi(of_input, size)
-    reached = (of_input != 0).flatten(1).any(1)
+    reached = any_gradient(of_input)
     sums: dict[str, torch.Tensor] = {}
     for number, (bias, gradient) in enumerate(zip(biases, gradients[1:], strict=True)):
         # Where rows are no pictures (windows, a table of positions) a whole number of them belongs to each, or none.
@@ -134,7 +135,7 @@ def _decomposition(
         maps = _maps(product, bias, passes)
         if maps is not None:
             raw = raw + _psi(maps, size)
-            reached = reached | (maps != 0).flatten(1).any(1)
+            reached = reached | any_gradient(maps)
     parts = FullGradParts(precise(run.scores[:, k].detach()), of_input.flatten(1).sum(1), sums)
     return _Decomposition(raw, reached, parts)
 

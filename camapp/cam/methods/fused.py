@@ -13,12 +13,8 @@ from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.products import LayerCAM
 from camapp.cam.methods.smooth import NOT_MIRRORED, has_no_places
 from camapp.cam.passes import Passes, Shot
-from camapp.cam.result import Sign
 from camapp.cam.targets.output import Output
 from camapp.cam.targets.plan import Aims, Plan
-
-# How the parts of each side are marked among the raw maps.
-MARKS: dict[Sign, str] = {"positive": "for", "negative": "against"}
 
 
 class Fused(Method):
@@ -79,20 +75,11 @@ class Fused(Method):
     def _read(self, passes: Passes, shot: Shot, *notes: str) -> Evidence:
         """The parts: Grad-CAM of the first layer, LayerCAM of the others (of the only one), for and against."""
         last, *finer = passes.layers
-        raws = {last: shot.read[last][0]}
+        coarse = {f"{GradCAM.name}:{last}": shot.read[last][0]}
+        supports, opposes = dict(coarse), dict(coarse)
         for layer in finer or (last,):
-            _, speaks_for, against, _ = shot.read[layer]
-            raws |= {f"{layer} for": speaks_for, f"{layer} against": against}  # no layer's name has a space
-        return Evidence(raws, {last: shot.read[last][-1]}, shot, notes)
-
-    def _one_map(self, evidence: Evidence, passes: Passes, sign: Sign) -> tuple[torch.Tensor, torch.Tensor]:
-        last, *_ = evidence.raws
-        reached = evidence.reached[last]
-        if sign == "both":
-            supports, opposes = (self._one_map(evidence, passes, side)[0] for side in MARKS)
-            return supports + opposes, reached
-        parts = {key: raw for key, raw in evidence.raws.items() if key == last or key.endswith(f" {MARKS[sign]}")}
-        return super()._one_map(replace(evidence, raws=parts), passes, sign)[0], reached
+            _, supports[f"{LayerCAM.name}:{layer}"], opposes[f"{LayerCAM.name}:{layer}"], _ = shot.read[layer]
+        return Evidence(supports, {last: shot.read[last][-1]}, shot, notes, opposes)
 
 
 class _AgainstLayerCAM(LayerCAM):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from camapp.cam.layer_method import GradientMethod
+from camapp.cam.methods.channels import ChannelMethod
 
 
-class GradCAM(GradientMethod):
+class GradCAM(ChannelMethod):
     r"""Grad-CAM: each channel of the layer, weighted by the mean gradient of the score over its places.
 
     With the activation :math:`A^k` of channel :math:`k`, its :math:`Z` places :math:`(i, j)` and the logit :math:`y^c`,
@@ -31,6 +31,6 @@ class GradCAM(GradientMethod):
     name = "gradcam"
     title = "Grad-CAM"
 
-    def weigh(self, activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """Mean gradients times activations, (N, C, *grid)."""
-        return gradient.flatten(2).mean(2).view(*gradient.shape[:2], *[1] * (gradient.dim() - 2)) * activation
+    def weights(self, activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """Mean gradients, (N, C)."""
+        return gradient.flatten(2).mean(2)

@@ -10,7 +10,7 @@ from torch import nn
 
 from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import Evidence, LayerChoice, Method
-from camapp.cam.from_input import backward_each, from_input
+from camapp.cam.from_input import any_gradient, backward_each, from_input
 from camapp.cam.layer_method import read_evidence, shoot
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.passes import Passes, Shot
@@ -89,7 +89,7 @@ class GuidedBackprop(_GuidedMethod):
         self, passes: Passes
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], Shot, tuple[str, ...]]:
         guided, shot, notes = _guided_gradients(passes)
-        return {"": guided}, {"": _reached(guided)}, shot, notes
+        return {"": guided}, {"": any_gradient(guided)}, shot, notes
 
 
 class GuidedGradCAM(_GuidedMethod):
@@ -126,7 +126,7 @@ class GuidedGradCAM(_GuidedMethod):
         guided, _, notes = _guided_gradients(passes.aiming(cam.shot.aims))
         size = tuple(passes.inputs.shape[2:])
         colours = {layer: guided * resize(raw.relu(), size)[:, None] for layer, raw in cam.raws.items()}
-        reached = {layer: one & _reached(guided) for layer, one in cam.reached.items()}
+        reached = {layer: one & any_gradient(guided) for layer, one in cam.reached.items()}
         return colours, reached, cam.shot, notes
 
 
@@ -142,10 +142,6 @@ def _guided_gradients(passes: Passes) -> tuple[torch.Tensor, Shot, tuple[str, ..
 def _first(found: list[Any]) -> torch.Tensor:
     (gradient,) = found
     return gradient
-
-
-def _reached(gradient: torch.Tensor) -> torch.Tensor:
-    return (gradient != 0).flatten(1).any(1)
 
 
 def _notes(seen: dict[str, int]) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
+from camapp.backbones.layouts import is_attention
 from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import Evidence, LayerChoice, Method
-from camapp.cam.from_input import backward_each
+from camapp.cam.from_input import any_gradient, backward_each
 from camapp.cam.passes import Passes, Shot
 from camapp.cam.targets.output import How, Output
 from camapp.cam.tokens import TokenAttention, from_start, token_attention
@@ -35,7 +36,8 @@ class LeGrad(Method):
     and ``raw`` is :math:`E` at the patches. So each block is asked by its own score, through that block alone. The
     other variant, ``score="final"``, asks all blocks by the model's score, :math:`\partial y / \partial A^l` through
     all that follows: it needs no mean token, and works where a model's blocks cannot be told apart, but is not the
-    paper's. Maps are never negative. Cost: two forwards, one of them of one picture; for each target one backward.
+    paper's. Maps are never negative. Cost: one forward, and for each target one backward; the first time
+    one more forward of one picture.
 
     Args:
         model: a vision transformer; as for every method.
@@ -98,7 +100,7 @@ def _relevance(gradients: list[torch.Tensor | None], matrices: list[torch.Tensor
     """Of one target: the relevance of each token (B, L), and for which rows there is any gradient, (B,)."""
     known = [torch.zeros_like(one) if grad is None else grad for grad, one in zip(gradients, matrices, strict=True)]
     by_block = torch.stack([gradient.relu().mean((1, 2)) for gradient in known])
-    return by_block.mean(0), torch.stack([(gradient != 0).flatten(1).any(1) for gradient in known]).any(0)
+    return by_block.mean(0), torch.stack([any_gradient(gradient) for gradient in known]).any(0)
 
 
 def _by_final_score(passes: Passes, chosen: range) -> tuple[Shot, torch.Tensor, list[torch.Tensor]]:
@@ -142,6 +144,8 @@ def _by_block_scores(
                 hooks.forward(passes.model.get_submodule(names[number]), behind(number))
             returned = passes.model(passes.inputs.clone())
         wide = passes.pick(returned, rows * (1 + len(chosen)))
+    except torch.OutOfMemoryError:
+        raise
     except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
         passes.pick(passes.model(passes.inputs.clone()), rows)  # a fault of the model's own shows here
         raise _no_blocks(passes.model, "what follows its blocks does not take their mean tokens") from error
@@ -161,7 +165,7 @@ def _block_names(model: nn.Module, tokens: TokenAttention) -> list[str]:
     for number, call in enumerate(tokens.trace.calls):
         elsewhere = {name for other in tokens.trace.calls if other is not call for name in other.modules}
         own = [name for name in call.modules if name not in elsewhere and _gives_tokens(tokens, name, call.shape[-1])]
-        if own and own[-1] == call.modules[-1] and _is_bare_attention(own[-1], modules[own[-1]]):
+        if own and own[-1] == call.modules[-1] and is_attention(own[-1], modules[own[-1]]):
             own.pop()  # before the sum with what passes it
         if not own:
             raise _no_blocks(model, f"no module of its own gives the tokens behind attention {number}")
@@ -174,11 +178,6 @@ def _block_names(model: nn.Module, tokens: TokenAttention) -> list[str]:
 def _gives_tokens(tokens: TokenAttention, name: str, length: int) -> bool:
     shape = tokens.trace.outputs.get(name, ())
     return len(shape) == 3 and shape[:2] == (1, length)
-
-
-def _is_bare_attention(name: str, module: nn.Module) -> bool:
-    usual = ("attn", "attention", "self_attn", "self_attention", "mha")
-    return isinstance(module, nn.MultiheadAttention) or name.rpartition(".")[2] in usual
 
 
 def _no_blocks(model: nn.Module, why: str) -> CamappError:

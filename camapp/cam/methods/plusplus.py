@@ -7,8 +7,9 @@ from torch import nn
 
 from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import Evidence, LayerChoice
+from camapp.cam.from_input import any_gradient
 from camapp.cam.layer_method import LayerMethod, shoot
-from camapp.cam.methods.channels import ChannelMethod, over_places
+from camapp.cam.methods.channels import LEAST_SUM, ChannelMethod, over_places
 from camapp.cam.passes import Passes
 from camapp.cam.targets.output import How
 from camapp.errors import UsageError
@@ -22,7 +23,8 @@ class GradCAMPlusPlus(ChannelMethod):
     .. math:: \alpha^{kc}_{ij} = \frac{(g^k_{ij})^2}{2 (g^k_{ij})^2 + \sum_{a,b} A^k_{ab} \, (g^k_{ij})^3}, \qquad
               w^c_k = \sum_{i,j} \alpha^{kc}_{ij} \, \mathrm{relu}(g^k_{ij}), \qquad L^c = \sum_k w^c_k A^k ,
 
-    and :math:`\alpha = 0` where its denominator is 0. It counts several objects of a class alike, large and small. The
+    and :math:`\alpha = 0` where its denominator is 0 but for rounding, as it may be where activations of both signs
+    cancel: one place would swamp the map. It counts several objects of a class alike, large and small. The
     paper explains :math:`e^{S^c}`, whose derivatives are the powers of :math:`g` times :math:`e^{S^c}`: that cancels
     in :math:`\alpha` and would multiply the whole map by one positive number, so it is left out of ``raw``.
 
@@ -40,9 +42,11 @@ class GradCAMPlusPlus(ChannelMethod):
 
     def weights(self, activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """Sums of the shares times the positive gradients, (N, C)."""
-        total = over_places(activation.flatten(2).sum(2), activation)
+        flat = activation.flatten(2)
+        total, size = (over_places(one, activation) for one in (flat.sum(2), flat.detach().abs().sum(2)))
         below = 2 + total * gradient
-        shares = torch.where(below != 0, 1 / torch.where(below != 0, below, 1.0), 0.0)
+        sound = below.abs() > LEAST_SUM * (2 + size * gradient.abs())
+        shares = torch.where(sound, 1 / torch.where(sound, below, 1.0), 0.0)
         return (shares * gradient.relu()).flatten(2).sum(2)  # where the gradient is 0 the share counts nothing
 
 
@@ -121,9 +125,7 @@ class SmoothGradCAMPlusPlus(LayerMethod):
             for layer, (pair, _) in found.read.items():
                 gradients[layer].append(pair[:, 1])
         raws = {layer: averaged_map(shot.read[layer][0][:, 0], torch.stack(each)) for layer, each in gradients.items()}
-        reached = {
-            layer: torch.stack(each).ne(0).transpose(0, 1).flatten(1).any(1) for layer, each in gradients.items()
-        }
+        reached = {layer: any_gradient(torch.stack(each, 1)) for layer, each in gradients.items()}
         return Evidence(raws, reached, shot)
 
     def _noisy(self, inputs: torch.Tensor) -> list[torch.Tensor]:
@@ -141,7 +143,10 @@ def averaged_map(activation: torch.Tensor, gradients: torch.Tensor) -> torch.Ten
     largest = gradients.abs().flatten(2).amax(2).amax(0).view(-1, *[1] * (activation.dim() - 1))
     small = gradients / torch.where(largest > 0, largest, 1.0)
     first, second, third = (small.pow(power).mean(0) for power in (1, 2, 3))
-    below = 2 * second + over_places(activation.flatten(2).sum(2), activation) * third * largest
-    shares = torch.where(below != 0, second / torch.where(below != 0, below, 1.0), 0.0)
+    flat = activation.flatten(2)
+    total, size = (over_places(one, activation) * largest for one in (flat.sum(2), flat.abs().sum(2)))
+    below = 2 * second + total * third
+    sound = below.abs() > LEAST_SUM * (2 * second + size * small.abs().pow(3).mean(0))
+    shares = torch.where(sound, second / torch.where(sound, below, 1.0), 0.0)
     weights = (shares * first.relu() * largest).flatten(2).sum(2)
     return (over_places(weights, activation) * activation).sum(1)

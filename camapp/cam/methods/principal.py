@@ -13,7 +13,7 @@ from camapp.cam.components import first_component
 from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.layer_method import GradientMethod
 from camapp.cam.methods.gradcam import GradCAM
-from camapp.cam.methods.wrapper import chosen, made
+from camapp.cam.methods.wrapper import base_class, make_base
 from camapp.cam.targets.output import How
 from camapp.errors import UsageError
 
@@ -62,13 +62,13 @@ class PrincipalComponent(GradientMethod):
         fuse: str | None = None,
     ) -> None:
         super().__init__(model, layer, output=output, fuse=fuse)
-        kind = chosen(base)
+        kind = base_class(base)
         if not issubclass(kind, GradientMethod) or kind.combine is not GradientMethod.combine:
             raise UsageError(
                 f"{kind.title} is no sum of weighted channels, of which a principal component could be taken. Give a "
                 "base such as GradCAM."
             )
-        self.base = made(kind, model, layer, output, fuse, base_options)
+        self.base = make_base(kind, model, layer, output, fuse, base_options)
 
     def weigh(self, activation: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """The base's contributions, (N, C, *grid)."""

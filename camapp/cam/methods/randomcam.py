@@ -39,6 +39,7 @@ class RandomCAM(LayerMethod):
     name = "randomcam"
     title = "RandomCAM"
     needs = "activation"
+    class_specific = False  # another target draws other weights, which say nothing of it
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class RefineCAM(Wrapper):
     .. math:: L = \prod_l \frac{M_l - \min M_l}{\max M_l - \min M_l} .
 
     Without a layer named: the recommended one, and two before it (``camapp.backbones.recommend.stages``). The base is
-    LayerCAM, which keeps to the object at finer layers too; the authors begin with Grad-CAM++. Their code in grad-cam
+    LayerCAM, which keeps to the object at finer layers too; grad-cam and torch-cam begin with Grad-CAM++. grad-cam
     normalises a copy and multiplies by what was not normalised again; here each map is stretched. A place that one
     layer holds for nothing is nothing in the product: the maps are small and sharp, and blank where a layer's is. Cost:
     the base's, which for methods that read a layer is one forward and one backward for all layers together.
@@ -42,7 +42,8 @@ class RefineCAM(Wrapper):
     Raises:
         UsageError: a single layer, or a base that looks at no layer.
 
-    Source: "How to Evaluate and Refine your CAM", 2026, arXiv 2605.14641.
+    Source: the ``RefineCAM`` of grad-cam and of torch-cam, which name arXiv 2605.14641, "How to Evaluate and Refine
+    your CAM"; the paper itself was not opened for this.
     """
 
     name = "refinecam"

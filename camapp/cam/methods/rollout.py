@@ -29,7 +29,7 @@ class AttentionRollout(Method):
 
     with rows that sum to one. ``raw`` is the class token's row of :math:`R`, without the prefix tokens; the mean over
     the patches' rows where a model reads those out. It does not depend on the class: the map says what was looked at,
-    not what for. Cost: two forwards, one of them of one picture.
+    not what for. Cost: one forward, and the first time one more, of one picture.
 
     Args:
         model: a vision transformer; as for every method.
@@ -55,6 +55,7 @@ class AttentionRollout(Method):
     name = "rollout"
     title = "Attention rollout"
     takes_layer = False
+    class_specific = False
 
     def __init__(
         self,

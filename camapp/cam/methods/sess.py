@@ -17,7 +17,7 @@ from camapp.cam.engine import SIDES, Evidence, LayerChoice, Method
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.wrapper import Wrapper
 from camapp.cam.passes import Passes
-from camapp.cam.result import Sign, normalised_maps
+from camapp.cam.result import normalised_maps
 from camapp.cam.targets.classes import ClassProbability, ClassScore
 from camapp.cam.targets.output import How
 from camapp.cam.targets.plan import Aims
@@ -60,7 +60,7 @@ class SESS(Wrapper):
         theta: the value above which a window counts at a place.
         pool: "mean", or "max" for the greatest value of any window.
         blur: whether the fused map is blurred, over 11 pixels.
-        batch: how many windows the model is given at once.
+        batch_size: how many windows the model is given at once.
         base_options: what the base's constructor takes.
         output: as for every method.
         fuse: as for every method.
@@ -88,13 +88,13 @@ class SESS(Wrapper):
         theta: float = 0.0,
         pool: str = "mean",
         blur: bool = True,
-        batch: int = 16,
+        batch_size: int = 16,
         base_options: Mapping[str, Any] | None = None,
         output: How = None,
         fuse: str | None = None,
     ) -> None:
         super().__init__(model, layer, base=base, base_options=base_options, output=output, fuse=fuse)
-        for option, value in (("scales", scales), ("batch", batch)):
+        for option, value in (("scales", scales), ("batch_size", batch_size)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UsageError(f"{option} = {value!r} is no positive whole number.")
         if not 0 < step < math.inf:
@@ -109,7 +109,7 @@ class SESS(Wrapper):
             raise UsageError(f'pool={pool!r}; use "mean" or "max".')
         self.scales, self.step = scales, step
         self.prefilter, self.theta = prefilter, theta
-        self.pool, self.blur, self.batch = pool, blur, batch
+        self.pool, self.blur, self.batch_size = pool, blur, batch_size
 
     def evidence(self, passes: Passes) -> Evidence:
         """One picture after another, its windows in chunks."""
@@ -124,7 +124,7 @@ class SESS(Wrapper):
         passes.watch.expect(2 * len(windows) * len(passes.inputs))
         found = [self._of_picture(asked, row, windows) for row in range(len(passes.inputs))]
         speaks_for, against = (torch.cat(each) for each in zip(*found, strict=True))
-        return Evidence({"for": speaks_for, "against": against}, {}, shot)
+        return Evidence({"": speaks_for}, {}, shot, against={"": -against})
 
     def _windows(self, size: tuple[int, ...]) -> list[_Window]:
         found = []
@@ -150,7 +150,7 @@ class SESS(Wrapper):
             run = replace(passes, inputs=_windows_of(picture, some), plan=plan)
             evidence = self.base.evidence(run)
             for sign, total in zip(SIDES, sums, strict=True):
-                maps = normalised_maps(self.base._one_map(evidence, run, sign)[0], size, sign)[0]
+                maps = normalised_maps(self.base.one_map(evidence, run, sign)[0], size, sign)[0]
                 maps = maps.unflatten(0, (len(some), -1)) * weights[chunk].view(len(some), -1, *[1] * len(size))
                 for one, window in zip(maps, some, strict=True):
                     total.add(window.put_back(one))
@@ -159,12 +159,7 @@ class SESS(Wrapper):
         return speaks_for, against
 
     def _chunks(self, windows: list[Any]) -> list[list[Any]]:
-        return [windows[start : start + self.batch] for start in range(0, len(windows), self.batch)]
-
-    def _one_map(self, evidence: Evidence, passes: Passes, sign: Sign) -> tuple[torch.Tensor, torch.Tensor]:
-        speaks_for, against = evidence.raws["for"], evidence.raws["against"]
-        raw = {"positive": speaks_for, "negative": -against, "both": speaks_for - against}[sign]
-        return raw, torch.ones(len(raw), dtype=torch.bool, device=raw.device)
+        return [windows[start : start + self.batch_size] for start in range(0, len(windows), self.batch_size)]
 
 
 @dataclass(frozen=True)

@@ -91,17 +91,20 @@ class Smooth(Wrapper):
         copies = (1 + len(self.intensities)) * (1 + mirrors) * (1 + self.samples)
         passes.watch.expect(copies * len(passes.inputs))
         passes.watch.step(len(passes.inputs))
-        sums, reached = dict(found.raws), dict(found.reached)
+        sides = [dict(raws) for raws in (found.raws, found.against) if raws is not None]
+        reached = dict(found.reached)
         # Asked for what was settled on the picture itself, so that all copies are explained for one thing.
         asked = passes.aiming(found.shot.aims)
         for altered, is_mirrored in self._copies(passes.inputs, mirrors):
             other = self.base.evidence(asked.on(altered))
-            for key, raw in other.raws.items():
-                sums[key] = sums[key] + (raw.flip(-1) if is_mirrored else raw)
+            for sums, raws in zip(sides, (other.raws, other.against), strict=False):
+                for key, raw in (raws or {}).items():
+                    sums[key] = sums[key] + (raw.flip(-1) if is_mirrored else raw)
             reached = {key: one | other.reached[key] for key, one in reached.items()}
             passes.watch.step(len(passes.inputs))
         notes = found.notes if mirrors or not self.flips else (*found.notes, NOT_MIRRORED)
-        return replace(found, raws={key: total / copies for key, total in sums.items()}, reached=reached, notes=notes)
+        raws, *against = ({key: total / copies for key, total in sums.items()} for sums in sides)
+        return replace(found, raws=raws, reached=reached, notes=notes, against=against[0] if against else None)
 
     def _copies(self, inputs: torch.Tensor, mirrors: bool) -> Iterator[tuple[torch.Tensor, bool]]:
         """Each altered copy of the inputs, and whether it is mirrored."""
@@ -115,7 +118,7 @@ class Smooth(Wrapper):
                 if factor != 1 or is_mirrored:
                     yield altered, is_mirrored
                 for _ in range(self.samples):
-                    drawn = torch.randn(inputs.shape[1:], generator=noise).to(inputs)
+                    drawn = torch.randn(inputs.shape[1:], generator=noise, device="cpu").to(inputs)
                     yield altered + spread * drawn, is_mirrored
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import LayerChoice
+from camapp.cam.engine import Evidence, LayerChoice
 from camapp.cam.methods.scorecam import ScoreCAM
+from camapp.cam.passes import Passes
 from camapp.cam.replay import checked_count
 from camapp.errors import UsageError
 
@@ -86,11 +87,19 @@ class SSCAM(ScoreCAM):
         self.std = std
         self.noisy = noisy
         self.seed = seed
+        self._drawn: dict[tuple[int, torch.Size, torch.device], torch.Tensor] = {}
 
     @property
     def versions(self) -> int:
         """How many noisy versions there are of each masked picture."""
         return self.samples
+
+    def evidence(self, passes: Passes) -> Evidence:
+        """As Score-CAM's; the noise is kept for the call alone."""
+        try:
+            return super().evidence(passes)
+        finally:
+            self._drawn.clear()
 
     def masked(self, picture: torch.Tensor, masks: torch.Tensor, versions: torch.Tensor) -> torch.Tensor:
         """The masked pictures, with the noise of their versions."""
@@ -101,14 +110,19 @@ class SSCAM(ScoreCAM):
 
     def _noise(self, like: torch.Tensor, versions: torch.Tensor) -> torch.Tensor:
         """The noise of each version: the same one wherever that version comes again."""
-        drawn = {version: self._drawn(like[:1], version) for version in dict.fromkeys(versions.tolist())}
-        return torch.cat([drawn[version] for version in versions.tolist()])
+        return torch.cat([self._of_version(like[:1], version) for version in versions.tolist()])
 
-    def _drawn(self, one: torch.Tensor, version: int) -> torch.Tensor:
-        # a generator a version: what torch draws depends on how much is drawn at once
-        seeds = torch.randint(2**62, (self.samples,), generator=torch.Generator().manual_seed(self.seed), device="cpu")
-        generator = torch.Generator(one.device).manual_seed(int(seeds[version]))
-        return torch.randn(one.shape, generator=generator, device=one.device, dtype=torch.float32).mul_(self.std)
+    def _of_version(self, one: torch.Tensor, version: int) -> torch.Tensor:
+        """The noise of one version, drawn on the CPU once a call: the same on every device and for every channel."""
+        key = (version, one.shape, one.device)
+        if key not in self._drawn:
+            # A generator a version: what torch draws depends on how much is drawn at once.
+            seeds = torch.Generator().manual_seed(self.seed)
+            seed = torch.randint(2**62, (self.samples,), generator=seeds, device="cpu")[version]
+            generator = torch.Generator().manual_seed(int(seed))
+            noise = torch.randn(one.shape, generator=generator, device="cpu", dtype=torch.float32).mul_(self.std)
+            self._drawn[key] = noise.to(one.device)
+        return self._drawn[key]
 
 
 class ISCAM(ScoreCAM):

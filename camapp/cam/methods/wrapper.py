@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -10,13 +10,9 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.methods.gradcam import GradCAM
-from camapp.cam.passes import Passes
-from camapp.cam.result import Sign
 from camapp.cam.targets.output import How
-from camapp.cam.targets.plan import Targets
-from camapp.cam.watch import Watch
 from camapp.errors import UsageError
 
 AnyMethod = TypeVar("AnyMethod", bound=Method)
@@ -38,7 +34,6 @@ class Wrapper(Method):
         UsageError: a base that there is not, or an option that it does not take.
     """
 
-    #: Together with the base's own word.
     differentiable = True
 
     def __init__(
@@ -52,27 +47,18 @@ class Wrapper(Method):
         fuse: str | None = None,
     ) -> None:
         super().__init__(model, layer, output=output, fuse=fuse)
-        kind = chosen(base)
-        self.base: Method = made(kind, model, layer, output, fuse, base_options)
-        self._fuse = self.base._fuse
-
-    def ready(
-        self, inputs: torch.Tensor, targets: Targets | None, create_graph: bool, watch: Watch
-    ) -> Callable[[], Passes]:
-        """As every method; the base too is asked whether its maps can be differentiated."""
-        if create_graph and self.differentiable:
-            self.base.ready(inputs, targets, create_graph, watch)
-        return super().ready(inputs, targets, create_graph, watch)
+        kind = base_class(base)
+        self.base: Method = make_base(kind, model, layer, output, fuse, base_options)
+        self.fuse = self.base.fuse
+        self.differentiable = type(self).differentiable and self.base.differentiable
+        self.class_specific = self.base.class_specific
 
     def default_layers(self, inputs: torch.Tensor) -> tuple[str, ...]:
         """The base's."""
         return self.base.default_layers(inputs)
 
-    def _one_map(self, evidence: Evidence, passes: Passes, sign: Sign) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.base._one_map(evidence, passes, sign)
 
-
-def chosen(base: type[Method] | str) -> type[Method]:
+def base_class(base: type[Method] | str) -> type[Method]:
     """The class of a base that was given as such, or by its name.
 
     Raises:
@@ -88,7 +74,7 @@ def chosen(base: type[Method] | str) -> type[Method]:
     return find_method(base)
 
 
-def made(
+def make_base(
     kind: type[AnyMethod],
     model: nn.Module | LoadedModel,
     layer: LayerChoice,

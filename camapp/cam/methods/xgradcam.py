@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from camapp.cam.methods.channels import ChannelMethod
-
-# Of a sum of both signs, what is left below this part of the whole is a rounding error.
-LEAST_SUM = 1e-6
+from camapp.cam.methods.channels import LEAST_SUM, ChannelMethod
 
 
 class XGradCAM(ChannelMethod):

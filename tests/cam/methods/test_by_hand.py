@@ -177,3 +177,15 @@ def test_shapleycam_follows_its_formula_with_the_hessian_written_out() -> None:
     result = ShapleyCAM(model, "seen")(inputs, ResidualScore(1))
     wanted = (weights[:, None, None] * inputs[0]).sum(0)
     torch.testing.assert_close(result.raw[0].double(), wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_a_place_where_grad_cam_plus_plus_divides_by_a_rounding_error_counts_nothing() -> None:
+    """The channel sums to -20, and the first place's gradient makes 2 - 20 g a few units in the last place."""
+    activation = torch.tensor([10.0, -15.0, 5.0, -20.0]).view(1, 1, 2, 2)
+    swamps = 0.1 * (1 + 2**-22)
+    gradient = torch.tensor([swamps, 0.2, 0.0, -0.3]).view(1, 1, 2, 2)
+    assert 0 < abs(2 - 20 * float(gradient[0, 0, 0, 0])) < 1e-6
+    weight = 0.2 / (2 - 20 * 0.2)
+    engine = GradCAMPlusPlus(OneConv(), "conv1")
+    torch.testing.assert_close(engine.weights(activation, gradient), torch.tensor([[weight]]))
+    torch.testing.assert_close(averaged_map(activation, gradient[None]), weight * activation[:, 0])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from camapp.cam import GradCAM, TopClasses
+from camapp.cam.engine import Method
+from camapp.cam.methods import METHODS
 from camapp.cam.methods.eigen import EigenCAM
 from camapp.cam.methods.finercam import FinerCAM
 from camapp.cam.methods.products import LayerCAM
@@ -99,10 +103,32 @@ def test_what_is_no_class_is_refused() -> None:
         FinerCAM(Segmenter(), "body")(inputs, 1)
 
 
+@pytest.mark.parametrize(
+    ("base", "options", "named"),
+    [
+        (EigenCAM, {}, "EigenCAM looks"),
+        ("kpcacam", {}, "KPCA-CAM looks"),
+        ("fem", {}, "FEM looks"),
+        ("randomcam", {}, "RandomCAM looks"),
+        ("rollout", {}, "Attention rollout looks"),
+        ("smooth", {"base": "eigencam"}, "Smooth over EigenCAM looks"),
+        ("sess", {"base": "smooth", "base_options": {"base": "fem"}}, "SESS over Smooth over FEM looks"),
+    ],
+)
+def test_bases_that_look_at_no_class_are_refused(base: type[Method] | str, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError, match=f"{named} at no class"):
+        FinerCAM(Plain(), base=base, base_options=options)
+
+
+def test_every_other_method_is_taken_as_a_base() -> None:
+    refused = {"eigencam", "kpcacam", "fem", "randomcam", "rollout"}
+    assert {name for name, kind in METHODS.items() if not kind(Plain()).class_specific} == refused
+    for name in METHODS.keys() - refused - {"finercam"}:
+        assert FinerCAM(Plain(), base=name).base.name == name
+
+
 def test_options_that_cannot_be_meant_are_refused() -> None:
     model = Plain()
-    with pytest.raises(UsageError, match="same map for every class"):
-        FinerCAM(model, "last", base=EigenCAM)
     with pytest.raises(TargetError, match=r"gamma = -0\.5"):
         FinerCAM(model, "last", gamma=-0.5)
     with pytest.raises(TargetError, match="nearest = 0"):

@@ -234,6 +234,19 @@ def test_networks_without_one_attention_over_the_picture_are_refused(kind: Any, 
     assert "Use GradCAM" in str(caught.value)
 
 
+def test_running_out_of_memory_is_not_taken_for_another_fault() -> None:
+    class Full(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            if len(input) > 2:
+                raise torch.OutOfMemoryError("no more")
+            return super().forward(input)
+
+    model = timm_vit()
+    model.head = Full(16, 5)
+    with pytest.raises(torch.OutOfMemoryError, match="no more"):
+        LeGrad(model)(torch.randn(2, 3, 32, 32), 1)
+
+
 def test_options_that_there_are_not_are_refused() -> None:
     model, inputs = torchvision_vit(), torch.randn(1, 3, 32, 32)
     with pytest.raises(UsageError, match="score='all'"):

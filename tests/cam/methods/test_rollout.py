@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -101,6 +104,33 @@ def test_the_start_leaves_out_the_blocks_before() -> None:
     assert not torch.allclose(last, AttentionRollout(model)(inputs).raw, atol=1e-4)
     with pytest.raises(UsageError, match=r"start=-4: Attention rollout sees 3 attention block\(s\)"):
         AttentionRollout(model, start=-4)(inputs)
+
+
+def test_a_model_is_traced_once_for_each_size_and_again_when_it_is_altered() -> None:
+    model = OwnEncoder().eval()
+    rows: list[int] = []
+    model.patches.register_forward_hook(lambda _, args, __: rows.append(len(args[0])))
+    inputs = torch.randn(2, 3, 24, 32)
+    first = AttentionRollout(model)(inputs)
+    assert rows == [1, 2]
+    torch.testing.assert_close(AttentionRollout(model)(inputs).raw, first.raw)
+    assert rows == [1, 2, 2]
+    AttentionRollout(model)(inputs.transpose(2, 3))
+    assert rows == [1, 2, 2, 1, 2]
+    model.encoder.layers.append(deepcopy(model.encoder.layers[0]))
+    longer = AttentionRollout(model)(inputs)
+    assert rows == [1, 2, 2, 1, 2, 1, 2]
+    assert not torch.allclose(longer.raw, first.raw)
+    torch.testing.assert_close(longer.raw, AttentionRollout(deepcopy(model))(inputs).raw)
+
+
+def test_what_is_remembered_of_a_model_does_not_keep_it() -> None:
+    model = OwnEncoder().eval()
+    AttentionRollout(model)(torch.randn(1, 3, 24, 32))
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 def test_options_and_networks_that_do_not_fit_are_refused() -> None:

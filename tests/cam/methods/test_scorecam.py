@@ -13,6 +13,7 @@ from pytorch_grad_cam import ScoreCAM as PeerScoreCAM
 from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
 from torch import nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from benchmarks.measure import peak_bytes
 from camapp.cam.methods.scorecam import ScoreCAM
@@ -112,6 +113,25 @@ def test_ss_cam_averages_over_noise_on_the_mask_or_on_the_masked_input(noisy: An
     for row in range(2):
         wanted = naive_map(model, last_of(model, inputs)[row], inputs[row], 1, noise)
         torch.testing.assert_close(result.raw[row], wanted.float(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_noise_of_ss_cam_is_drawn_once_a_call_and_on_the_cpu() -> None:
+    class Draws(TorchFunctionMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.devices: list[str] = []
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.randn:
+                self.devices.append(str(kwargs["device"]))
+            return func(*args, **(kwargs or {}))
+
+    model, inputs = doubles()
+    engine = SSCAM(model, "last", samples=3, batch_size=2)
+    for _ in range(2):  # nothing is kept from one call to the next
+        with Draws() as draws:
+            engine(inputs, 1)
+        assert draws.devices == ["cpu"] * 3  # of 2 pictures with 8 channels each, in chunks of 2
 
 
 def test_without_noise_ss_cam_and_with_one_step_is_cam_are_score_cam() -> None:

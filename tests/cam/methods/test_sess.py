@@ -73,7 +73,7 @@ def test_chunks_batches_and_several_classes_change_nothing() -> None:
     model, inputs = Staged().eval(), torch.randn(2, 3, 20, 28)
     engine = SESS(model, "last", scales=3, prefilter=0.3)
     together = engine(inputs, [[0, 3], [2, 1]])
-    small = SESS(model, "last", scales=3, prefilter=0.3, batch=3)(inputs, [[0, 3], [2, 1]])
+    small = SESS(model, "last", scales=3, prefilter=0.3, batch_size=3)(inputs, [[0, 3], [2, 1]])
     torch.testing.assert_close(small.maps, together.maps, rtol=0, atol=1e-5)
     for row, classes in enumerate(([0, 3], [2, 1])):
         for k, one in enumerate(classes):
@@ -102,7 +102,7 @@ def test_a_base_of_several_layers_and_signals() -> None:
 @pytest.mark.parametrize("prefilter", [0.0, 0.6])
 def test_progress_counts_the_windows_scored_and_explained(prefilter: float) -> None:
     told: list[tuple[int, int]] = []
-    engine = SESS(Staged(), "last", scales=3, prefilter=prefilter, batch=4)
+    engine = SESS(Staged(), "last", scales=3, prefilter=prefilter, batch_size=4)
     engine(torch.randn(2, 3, 16, 16), 1, progress=lambda done, total: told.append((done, total)))
     expected = 2 * 2 * len(engine._windows((16, 16)))
     assert told[-1] == (expected, expected)
@@ -112,7 +112,7 @@ def test_progress_counts_the_windows_scored_and_explained(prefilter: float) -> N
 def test_it_stops_when_asked() -> None:
     stop = threading.Event()
     with pytest.raises(StoppedError):
-        SESS(Staged(), "last", batch=2)(
+        SESS(Staged(), "last", batch_size=2)(
             torch.randn(1, 3, 16, 16), 1, cancel=stop, progress=lambda done, total: stop.set()
         )
 
@@ -120,7 +120,14 @@ def test_it_stops_when_asked() -> None:
 def test_outputs_with_places_and_wrong_options_are_refused() -> None:
     with pytest.raises(TargetError, match="vector for each picture"):
         SESS(Segmenter(), "body")(torch.randn(1, 3, 16, 16), 1)
-    for options in ({"scales": 0}, {"step": 0.0}, {"prefilter": 1.0}, {"theta": 1.0}, {"pool": "sum"}, {"batch": 0}):
+    for options in (
+        {"scales": 0},
+        {"step": 0.0},
+        {"prefilter": 1.0},
+        {"theta": 1.0},
+        {"pool": "sum"},
+        {"batch_size": 0},
+    ):
         with pytest.raises(UsageError, match=next(iter(options))):
             SESS(Staged(), "last", **options)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="cannot be differentiated"):

@@ -9,7 +9,9 @@ from torch import nn
 from camapp.cam import GradCAM, TopClasses
 from camapp.cam.methods.finercam import FinerCAM
 from camapp.cam.methods.products import LayerCAM
+from camapp.cam.methods.sess import SESS
 from camapp.cam.methods.smooth import Smooth
+from camapp.cam.result import Sign
 from camapp.errors import UsageError
 from tests.networks import Plain, Segmenter, Signals, Staged
 
@@ -125,6 +127,28 @@ def test_maps_can_be_differentiated_where_the_bases_can() -> None:
         sum(GradCAM(model, "middle")(x, 1, create_graph=True).raw.sum() for x in (inputs, inputs.flip(3))) / 2, inputs
     )
     torch.testing.assert_close(found, parts)
+
+
+def test_maps_over_a_base_that_cannot_be_differentiated_cannot_be_either() -> None:
+    model, inputs = Plain().eval(), torch.randn(1, 3, 16, 16)
+    for base, options in (("scorecam", {}), ("smooth", {"base": "shapleycam"}), ("sess", {})):
+        engine = Smooth(model, "last", base=base, base_options=options)
+        assert not engine.differentiable
+        with pytest.raises(UsageError, match="cannot be differentiated"):
+            engine(inputs, 1, create_graph=True)
+    assert Smooth(model, "last").differentiable
+    assert Smooth.differentiable
+
+
+@pytest.mark.parametrize("sign", ["positive", "negative", "both"])
+def test_what_a_base_has_against_the_class_is_mirrored_and_averaged_too(sign: Sign) -> None:
+    model, inputs = Plain().eval(), torch.randn(1, 3, 16, 12)
+    options = {"scales": 2, "blur": False}
+    base = SESS(model, "last", **options)  # type: ignore[arg-type]
+    wanted = (base(inputs, 1, sign=sign).raw + base(inputs.flip(3), 1, sign=sign).raw.flip(2)) / 2
+    assert wanted.abs().max() > 0.1
+    found = Smooth(model, "last", base=SESS, base_options=options)(inputs, 1, sign=sign).raw
+    torch.testing.assert_close(found, wanted)
 
 
 def test_wrong_options_are_refused() -> None:
