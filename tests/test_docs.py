@@ -45,6 +45,18 @@ def test_every_error_class_is_explained() -> None:
             assert f"`{name}`" in explained or f"camapp.{name}" in explained, name
 
 
+def test_every_method_and_target_is_described() -> None:
+    from camapp.cam import METHODS, targets
+
+    described = (ROOT / "docs" / "methods.md").read_text()
+    for name in METHODS:
+        assert f"`{name}`" in described, name
+    for name in targets.__all__:
+        kind = getattr(targets, name)
+        if isinstance(kind, type) and issubclass(kind, targets.Target) and name not in ("Target", "CallableTarget"):
+            assert f"`{name}" in described, name
+
+
 def test_the_architecture_names_every_room() -> None:
     described = (ROOT / "docs" / "architecture.md").read_text()
     for path in (ROOT / "camapp").rglob("*.py"):

@@ -26,7 +26,7 @@ def compare(
     inputs: torch.Tensor,
     targets: Targets | None = None,
     *,
-    methods: Sequence[str | Method],
+    methods: Sequence[str | type[Method] | Method],
     layer: LayerChoice = None,
     output: How = None,
     sign: Sign = "positive",
@@ -41,8 +41,8 @@ def compare(
         model: as for the methods.
         inputs: as for the methods.
         targets: as for the methods.
-        methods: names, or methods made for this model (with a layer and options of their own).
-        layer: for the methods given by name; those that look at the whole network do without.
+        methods: names or classes, or methods made for this model (with a layer and options of their own).
+        layer: for the methods given by name or class; those that look at the whole network do without.
         output: as for the methods.
         sign: as for the methods.
         normalize: as for the methods.
@@ -77,9 +77,11 @@ def compare(
     return results
 
 
-def _engine(method: str | Method, model: nn.Module | LoadedModel, layer: LayerChoice, output: How) -> Method:
-    if isinstance(method, str):
-        kind = find_method(method)
+def _engine(
+    method: str | type[Method] | Method, model: nn.Module | LoadedModel, layer: LayerChoice, output: How
+) -> Method:
+    if not isinstance(method, Method):
+        kind = method if isinstance(method, type) and issubclass(method, Method) else find_method(str(method))
         return kind(model, layer if kind.takes_layer else None, output=output)
     method.check_made_for(model)
     return method

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from camapp.evaluation.records import Curve, Example
+from camapp.evaluation.records import DRAWN, Curve, Example
 from camapp.images.render import overlay
 
 # Which metrics are drawn: along x, along y, and which way is better.
@@ -29,7 +29,7 @@ _MOST_COLUMNS = 8
 
 def curves_png(curves: Sequence[Curve]) -> bytes | None:
     """The curves side by side, a line a method, baselines grey; None where there are none."""
-    panels = [name for name in _PANELS if any(curve.metric == name for curve in curves)]
+    panels = [name for name in DRAWN if any(curve.metric == name for curve in curves)]
     if not panels:
         return None
     lines = line_styles(curves)
@@ -76,8 +76,8 @@ def line_styles(curves: Sequence[Curve]) -> dict[tuple[str, str], dict[str, Any]
     return drawn
 
 
-def maps_jpg(examples: Sequence[Example]) -> bytes | None:
-    """A few pictures, each with its maps side by side; None where there are no maps."""
+def maps_jpg(examples: Sequence[Example], warning: str | None = None) -> bytes | None:
+    """A few pictures, each with its maps side by side, under a warning if any; None where there are no maps."""
     columns = list(dict.fromkeys(key for example in examples for key in example.maps))[:_MOST_COLUMNS]
     if not columns:
         return None
@@ -104,6 +104,8 @@ def maps_jpg(examples: Sequence[Example]) -> bytes | None:
                 for color, width in (("black", 1.8), ("white", 0.9)):  # seen on any ground
                     axis.add_patch(Rectangle(corner, x1 - x0, y1 - y0, fill=False, edgecolor=color, linewidth=width))
     axes[0][0].set_title("picture", fontsize=9)
+    if warning:
+        figure.suptitle(warning, color="white", backgroundcolor="#be141e", fontsize=11, fontweight="bold")
     return _saved(figure, "jpg")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from camapp.evaluation.records import Measured, SummaryRow
+from camapp.evaluation.records import DRAWN, Measured, SummaryRow
 from camapp.version import VERSION
 
 ARROWS = {"higher": "↑", "lower": "↓"}
@@ -23,8 +23,9 @@ def report_text(report: Measured) -> str:
         _table(report),
         "Bold is the best value of a column among the methods. ± is the standard error over pictures: values that "
         "differ by less than two of them are not told apart. The baselines know nothing of the model: a method that "
-        "does not beat them tells nothing in that column.\n",
-        "![Curves](curves.png)\n" if report.curves else "",
+        "does not beat them tells nothing in that column. (The uniform map, which hides nothing, wins Average Drop by "
+        "its nature.)\n",
+        "![Curves](curves.png)\n" if any(curve.metric in DRAWN for curve in report.curves) else "",
         "![Maps](maps.jpg)\n" if any(example.maps for example in report.examples) else "",
         _metrics(report),
         _costs(report),

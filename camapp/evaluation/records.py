@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+# The metrics whose curves are drawn, a panel each.
+DRAWN = ("insertion", "deletion", "road")
+
 
 @dataclass(frozen=True)
 class Value:

@@ -19,6 +19,7 @@ from camapp.evaluation.saving import (
     without_nan,
     write_files,
 )
+from camapp.explanation import RANDOM_WEIGHTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +81,8 @@ class Report(Measured):
         return write_files(folder, self._contents())
 
     def _contents(self) -> dict[str, bytes]:
-        drawn = {"curves.png": curves_png(self.curves), "maps.jpg": maps_jpg(self.examples)}
+        warning = RANDOM_WEIGHTS if self.weights["random"] else None
+        drawn = {"curves.png": curves_png(self.curves), "maps.jpg": maps_jpg(self.examples, warning)}
         return {
             "values.parquet": parquet_bytes(self.values_table()),
             "values.csv": csv_bytes(self.values, Value),

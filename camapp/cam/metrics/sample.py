@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -62,7 +62,7 @@ class Sample:
         object.__setattr__(self, "targets", self.targets.to(device, torch.int64))
         object.__setattr__(self, "maps", self.maps.detach().to(device, torch.float32))
         if self.boxes is not None:
-            _check_boxes(self.boxes, rows)
+            object.__setattr__(self, "boxes", _checked_boxes(self.boxes, rows))
         if self.masks is not None:
             _check_masks(self.masks, rows, size)
 
@@ -94,7 +94,19 @@ class Sample:
     @cached_property
     def confidence(self) -> Tensor:
         """f_c(x): the probability of each picture's class, (B,) float32."""
-        return self.score(self.inputs, self.targets)
+        return self.scored(self.inputs, self.targets)
+
+    def scored(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """``score``, checked: (N,) for N inputs.
+
+        Raises:
+            UsageError: it gives something else.
+        """
+        scores = self.score(inputs, targets)
+        if not isinstance(scores, Tensor) or scores.shape != (len(inputs),):
+            what = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise UsageError(f"score gave {what} for {len(inputs)} inputs; needed is one probability each, (N,).")
+        return scores
 
     def masked(self, fill: float = 0.0) -> Tensor:
         """E = L * x + (1 - L) * fill: the pictures as far as their maps show them, (B, C, H, W).
@@ -108,7 +120,7 @@ class Sample:
     def masked_confidence(self, fill: float = 0.0) -> Tensor:
         """f_c(E): the probability of each picture's class after ``masked(fill)``, (B,) float32."""
         if fill not in self._confidences:
-            self._confidences[fill] = self.score(self.masked(fill), self.targets)
+            self._confidences[fill] = self.scored(self.masked(fill), self.targets)
         return self._confidences[fill]
 
     def masked_maps(self, fill: float = 0.0, batch_size: int = 16) -> Tensor:
@@ -241,14 +253,21 @@ def _check_maps(maps: Tensor, rows: int, size: tuple[int, ...]) -> None:
         )
 
 
-def _check_boxes(boxes: Sequence[Tensor], rows: int) -> None:
+def _checked_boxes(boxes: Sequence[Any], rows: int) -> list[Tensor]:
+    """Boxes of any array kind as tensors without a graph."""
     if len(boxes) != rows:
         raise UsageError(f"boxes: {len(boxes)} entries for {rows} pictures; give (0, 4) for a picture without a box.")
-    for index, given in enumerate(boxes):
+    checked = []
+    for index, one in enumerate(boxes):
+        given = torch.as_tensor(one, dtype=torch.float32).detach()
         if given.dim() != 2 or given.shape[1] != 4:
             raise UsageError(f"boxes[{index}]: {tuple(given.shape)}; needed is (n, 4) of x0, y0, x1, y1 in pixels.")
+        if not given.isfinite().all():
+            raise UsageError(f"boxes[{index}] = {given.tolist()} is not finite: leave out boxes that are not known.")
         if bool((given[:, :2] >= given[:, 2:]).any()):
             raise UsageError(f"boxes[{index}] = {given.tolist()} has a box without area; needed: x0 < x1 and y0 < y1.")
+        checked.append(given)
+    return checked
 
 
 def _check_masks(masks: Sequence[Tensor], rows: int, size: tuple[int, ...]) -> None:

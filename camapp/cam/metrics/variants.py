@@ -37,7 +37,7 @@ def score_variants(sample: Sample, variants: int, write: Write, batch_size: int)
         for row in range(start // variants, (stop - 1) // variants + 1):
             first, last = max(start, row * variants), min(stop, (row + 1) * variants)
             write(memory[first - start : last - start], row, first - row * variants, last - row * variants)
-        scores[start:stop] = sample.score(memory[: stop - start], sample.targets[rows[start:stop]])
+        scores[start:stop] = sample.scored(memory[: stop - start], sample.targets[rows[start:stop]])
     return scores.view(len(sample), variants)
 
 

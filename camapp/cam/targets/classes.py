@@ -109,8 +109,11 @@ class ClassDifference(ClassTarget):
 
     def named(self, class_index: ClassIndex) -> Target:
         """With the indices of all its classes."""
+        target = class_index(self.target)
         others = None if self.others is None else tuple(class_index(other) for other in self.compared)
-        return replace(self, target=class_index(self.target), others=others)
+        if others and target in others:
+            raise TargetError(f"Class {target} is compared with itself: name other classes, or leave them out.")
+        return replace(self, target=target, others=others)
 
     def settled(self, row: Any) -> Target:
         """With the classes nearest in score, as the unaltered picture has them."""

@@ -127,3 +127,40 @@ def test_rows_of_a_sample_keep_what_belongs_to_them_and_are_not_scored_again() -
     assert some.targets.tolist() == [7, 5]
     assert [one[0, 0].item() for one in some.boxes or []] == [2, 0]
     assert [one[0, 0].item() for one in some.masks or []] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "message"),
+    [
+        ([[[float("nan"), 1, 2, 3]]], "is not finite"),
+        ([[[0, 0, float("inf"), 3]]], "is not finite"),
+        ([[[2, 1, 2, 3]]], "without area"),
+        ([[1, 2, 3, 4]], r"\(4,\); needed is \(n, 4\)"),
+    ],
+)
+def test_boxes_that_are_none_are_refused_and_lists_are_taken(boxes: list, message: str) -> None:
+    given = {
+        "inputs": torch.rand(1, 3, 4, 4),
+        "targets": torch.zeros(1, dtype=torch.int64),
+        "maps": torch.rand(1, 4, 4),
+    }
+    with pytest.raises(UsageError, match=message):
+        Sample(score=lambda inputs, targets: inputs.mean((1, 2, 3)), boxes=boxes, **given)
+    taken = Sample(score=lambda inputs, targets: inputs.mean((1, 2, 3)), boxes=[[[0, 1, 2, 3]]], **given)
+    assert taken.boxes is not None
+    assert taken.boxes[0].tolist() == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("score", [lambda inputs, targets: inputs.mean((2, 3)), lambda inputs, targets: [0.5]])
+def test_a_score_that_gives_something_else_is_refused_by_every_metric_that_asks_it(score: object) -> None:
+    from camapp.cam.metrics import METRICS
+
+    sample = Sample(
+        score=score,  # type: ignore[arg-type]
+        inputs=torch.rand(1, 3, 8, 8),
+        targets=torch.zeros(1, dtype=torch.int64),
+        maps=torch.rand(1, 8, 8),
+    )
+    for name in ("average_drop", "increase", "insertion", "deletion", "infidelity"):
+        with pytest.raises(UsageError, match="needed is one probability each"):
+            METRICS[name]().update(sample)
