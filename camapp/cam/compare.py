@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.layer_method import LayerMethod, read_evidence, shoot
 from camapp.cam.methods import find_method
 from camapp.cam.passes import Passes

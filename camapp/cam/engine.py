@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -13,8 +12,9 @@ from torch import nn
 
 from camapp.backbones.load import LoadedModel
 from camapp.backbones.recommend import recommended_layer
-from camapp.cam.passes import Passes, Shot, mixes_rows
-from camapp.cam.result import CamResult, Normalize, Sign, blank_reasons, checked_look, fused, normalised_maps
+from camapp.cam.evidence import FUSES, Evidence, advised_reasons
+from camapp.cam.passes import Passes, mixes_rows
+from camapp.cam.result import CamResult, Normalize, Sign, blank_reasons, checked_look, normalised_maps
 from camapp.cam.targets.output import How
 from camapp.cam.targets.plan import Targets, plan_targets
 from camapp.cam.watch import Progress, Watch
@@ -23,30 +23,6 @@ from camapp.hooks.as_found import as_found
 from camapp.hooks.layers import find_layer, unwrap
 
 LayerChoice: TypeAlias = str | nn.Module | Sequence[str | nn.Module] | None
-
-SIDES: tuple[Sign, ...] = ("positive", "negative")
-FUSES = ("mean", "max", "product", "geometric")
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What a method found about N = B * K targets, before anything is normalised; a picture's targets lie together.
-
-    Args:
-        raws: by layer, or by part where a method makes several maps of one, signed values (N, *grid); of several, each
-            is stretched to [0, 1] at the input's size, then all are fused.
-        reached: by layer or part, which of the N maps any gradient reaches, (N,) bool; no entry where none was needed.
-        shot: the pass that it came from, for what was explained and the scores.
-        notes: what a user should know.
-        against: as ``raws``, where what speaks against the target is told by other maps; their negative part counts.
-            None where ``raws`` tell both.
-    """
-
-    raws: dict[str, torch.Tensor]
-    reached: dict[str, torch.Tensor]
-    shot: Shot
-    notes: tuple[str, ...] = ()
-    against: dict[str, torch.Tensor] | None = None
 
 
 class Method(ABC):
@@ -193,13 +169,11 @@ class Method(ABC):
         grad_mode = torch.set_grad_enabled(passes.differentiable)
         with grad_mode, torch.autocast(passes.inputs.device.type, enabled=False):
             shot, plan = evidence.shot, passes.plan
-            raw, reached = self.one_map(evidence, passes, sign)
-            maps, shows = normalised_maps(raw, tuple(passes.inputs.shape[2:]), sign, normalize)
+            size = tuple(passes.inputs.shape[2:])
+            raw, reached = evidence.one_map(size, sign, self.fuse)
+            maps, shows = normalised_maps(raw, size, sign, normalize)
         layer = " + ".join(passes.layers)
-        reasons = blank_reasons(raw.detach(), shows, reached, layer, sign)
-        if len(passes.layers) > 1:
-            reasons = [self._of_several(reason, layer) for reason in reasons]
-        reasons = self._advised(reasons, passes)
+        reasons = advised_reasons(blank_reasons(raw.detach(), shows, reached, layer, sign), passes, self.fuse)
         rows, per_row = shot.scores.shape
 
         def shaped(values: torch.Tensor) -> torch.Tensor:
@@ -222,17 +196,6 @@ class Method(ABC):
             notes=(*self._repeated(shot.calls), *self._mixed(rows), *evidence.notes),
         )
 
-    def one_map(self, evidence: Evidence, passes: Passes, sign: Sign) -> tuple[torch.Tensor, torch.Tensor]:
-        """One map for each target, (N, *grid), and which of them any gradient reaches, (N,) bool."""
-        first = next(iter(evidence.raws.values()))
-        everywhere = torch.ones(len(first), dtype=torch.bool, device=first.device)
-        reached = torch.stack(list(evidence.reached.values())).any(0) if evidence.reached else everywhere
-        if sign != "both" or (evidence.against is None and (len(evidence.raws) == 1 or self.fuse == "mean")):
-            return self._one_side(evidence, passes, sign), reached
-        # Each side by itself: the product of two negative values would speak for the target.
-        supports, opposes = (self._one_side(evidence, passes, side) for side in SIDES)
-        return supports.clamp(min=0) + opposes.clamp(max=0), reached
-
     def _named(self, layer: LayerChoice) -> tuple[str, ...]:
         """The keys of the layers that a user named."""
         if layer is None:
@@ -242,37 +205,6 @@ class Method(ABC):
         if not given:
             raise LayerError("layer=[] names no layer. Name one or more, or leave it out for the recommended one.")
         return tuple(dict.fromkeys(find_layer(self.model, one).key for one in given))
-
-    def _one_side(self, evidence: Evidence, passes: Passes, sign: Sign) -> torch.Tensor:
-        """One map for each target, (N, *grid), of the raw maps that there are for what speaks for or against it."""
-        opposes = sign == "negative" and evidence.against is not None
-        raws = list((evidence.against if opposes else evidence.raws).values())  # type: ignore[union-attr]
-        if len(raws) == 1:
-            return raws[0]
-        size = tuple(passes.inputs.shape[2:])
-        together = fused([normalised_maps(raw, size, sign)[0] for raw in raws], self.fuse)
-        # A map that is not finite anywhere would be blank there, and the fault be lost in the sum.
-        finite = torch.stack([raw.isfinite().flatten(1).all(1) for raw in raws]).all(0)
-        together = torch.where(finite.view(-1, *[1] * len(size)), together, float("nan"))
-        return -together if sign == "negative" else together
-
-    def _of_several(self, reason: str | None, layers: str) -> str | None:
-        """Of several layers a map that is zero says nothing of their activations."""
-        if reason is None or not reason.startswith("no activation"):
-            return reason
-        if self.fuse in ("product", "geometric"):
-            return f'nothing in common: no place is lit at all of "{layers}"; name fewer layers, or fuse="mean"'
-        return f'no evidence: nothing is lit at any of "{layers}"; choose another class or layer'
-
-    def _advised(self, reasons: list[str | None], passes: Passes) -> list[str | None]:
-        """The reasons for blank maps, with the layer that works, or the parameter that is broken."""
-        found = [reason for reason in reasons if reason is not None]
-        advice = {}
-        if passes.layers and any(reason.startswith("no gradient") for reason in found):
-            advice["no gradient"] = _better_layer(passes)
-        if any(reason.startswith("not finite") for reason in found):
-            advice["not finite"] = _broken_parameter(self.model)
-        return [None if reason is None else reason + advice.get(reason.partition(":")[0], "") for reason in reasons]
 
     def _mixed(self, rows: int) -> tuple[str, ...]:
         if rows == 1 or not mixes_rows(self.model):
@@ -290,23 +222,6 @@ class Method(ABC):
             warnings.warn(notes[0], stacklevel=4)
             self._warned = True
         return notes
-
-
-def _better_layer(passes: Passes) -> str:
-    """The recommended layer, for who chose one that gives no map."""
-    try:
-        best = recommended_layer(passes.model, passes.inputs)
-    except LayerError:
-        return ""
-    return "" if best in passes.layers else f', such as "{best}"'
-
-
-def _broken_parameter(model: nn.Module) -> str:
-    """The first parameter or buffer that is not finite."""
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            return f' (the weights are broken: "{name}" holds NaN or infinity)'
-    return ""
 
 
 def _check_inputs(inputs: torch.Tensor, model: nn.Module) -> None:

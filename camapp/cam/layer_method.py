@@ -10,7 +10,8 @@ from typing import ClassVar, Literal
 import torch
 
 from camapp.backbones.layouts import find_layout
-from camapp.cam.engine import Evidence, Method
+from camapp.cam.engine import Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.from_input import any_gradient
 from camapp.cam.passes import Passes, Read, Seen, Shot
 

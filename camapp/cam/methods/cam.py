@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from camapp.cam.engine import Evidence
+from camapp.cam.evidence import Evidence
 from camapp.cam.head import find_head
 from camapp.cam.layer_method import LayerMethod, shoot
 from camapp.cam.passes import Passes, Shot

@@ -9,7 +9,8 @@ from typing import Any
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.wrapper import Wrapper
 from camapp.cam.passes import Passes

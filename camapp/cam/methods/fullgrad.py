@@ -8,7 +8,8 @@ from math import prod
 import torch
 
 from camapp.backbones.layouts import find_layout
-from camapp.cam.engine import Evidence, Method
+from camapp.cam.engine import Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.from_input import FromInput, any_gradient, backward_each, from_input
 from camapp.cam.passes import Passes
 from camapp.cam.result import resize

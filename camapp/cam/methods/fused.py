@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from camapp.backbones.recommend import stages
-from camapp.cam.engine import Evidence, Method
+from camapp.cam.engine import Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.layer_method import shoot
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.products import LayerCAM

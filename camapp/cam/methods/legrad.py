@@ -10,7 +10,8 @@ from torch import nn
 
 from camapp.backbones.layouts import is_attention
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.from_input import any_gradient, backward_each
 from camapp.cam.passes import Passes, Shot
 from camapp.cam.targets.output import How, Output

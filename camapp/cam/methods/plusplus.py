@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice
+from camapp.cam.engine import LayerChoice
+from camapp.cam.evidence import Evidence
 from camapp.cam.from_input import any_gradient
 from camapp.cam.layer_method import LayerMethod, shoot
 from camapp.cam.methods.channels import LEAST_SUM, ChannelMethod, over_places

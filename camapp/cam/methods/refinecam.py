@@ -10,7 +10,8 @@ from torch import nn
 
 from camapp.backbones.load import LoadedModel
 from camapp.backbones.recommend import stages
-from camapp.cam.engine import Evidence, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.methods.products import LayerCAM
 from camapp.cam.methods.wrapper import Wrapper
 from camapp.cam.passes import Passes

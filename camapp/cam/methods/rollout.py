@@ -9,7 +9,8 @@ from torch import nn
 
 from camapp.backbones.layouts import Layout
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.passes import Passes, Shot
 from camapp.cam.targets.output import How
 from camapp.cam.tokens import from_start, token_attention

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.passes import Passes, Shot
 from camapp.cam.replay import checked_count, layer_maps, picture_scores, weighted_maps
 from camapp.cam.result import FLAT

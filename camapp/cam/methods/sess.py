@@ -13,7 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import SIDES, Evidence, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
+from camapp.cam.evidence import SIDES, Evidence
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.wrapper import Wrapper
 from camapp.cam.passes import Passes
@@ -150,7 +151,7 @@ class SESS(Wrapper):
             run = replace(passes, inputs=_windows_of(picture, some), plan=plan)
             evidence = self.base.evidence(run)
             for sign, total in zip(SIDES, sums, strict=True):
-                maps = normalised_maps(self.base.one_map(evidence, run, sign)[0], size, sign)[0]
+                maps = normalised_maps(evidence.one_map(size, sign, self.base.fuse)[0], size, sign)[0]
                 maps = maps.unflatten(0, (len(some), -1)) * weights[chunk].view(len(some), -1, *[1] * len(size))
                 for one, window in zip(maps, some, strict=True):
                     total.add(window.put_back(one))

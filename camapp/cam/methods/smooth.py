@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice, Method
+from camapp.cam.engine import LayerChoice, Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.wrapper import Wrapper
 from camapp.cam.passes import Passes

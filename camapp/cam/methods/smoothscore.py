@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
-from camapp.cam.engine import Evidence, LayerChoice
+from camapp.cam.engine import LayerChoice
+from camapp.cam.evidence import Evidence
 from camapp.cam.methods.scorecam import ScoreCAM
 from camapp.cam.passes import Passes
 from camapp.cam.replay import checked_count

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from camapp.backbones.recommend import stages
 from camapp.cam import GradCAM
-from camapp.cam.engine import Evidence, Method
+from camapp.cam.engine import Method
+from camapp.cam.evidence import Evidence
 from camapp.cam.methods.products import LayerCAM
 from camapp.cam.methods.refinecam import RefineCAM
 from camapp.cam.passes import Passes
