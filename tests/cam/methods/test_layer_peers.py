@@ -100,7 +100,7 @@ def test_shapleycam_equals_grad_cams_with_the_papers_utility() -> None:
 
 @pytest.mark.parametrize("method", [GradCAM, LayerCAM, XGradCAM])
 def test_maps_equal_those_of_torch_cam(method: type[Method]) -> None:
-    torchcam = pytest.importorskip("torchcam.methods")
+    torchcam = pytest.importorskip("torchcam.methods", reason="torchcam wants Python 3.11 or newer")
     model, inputs = steep(), torch.randn(3, 3, 20, 12)
     with getattr(torchcam, method.__name__)(model, "late") as extractor:
         (wanted,) = extractor([4, 0, 2], model(inputs), normalized=False)

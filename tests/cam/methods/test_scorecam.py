@@ -186,7 +186,7 @@ def test_maps_and_weights_are_grad_cams_with_its_masks(monkeypatch: Any) -> None
 
 
 def test_weights_are_torchcams_where_scaling_before_upsampling_is_the_same(monkeypatch: Any) -> None:
-    torchcam = pytest.importorskip("torchcam.methods")
+    torchcam = pytest.importorskip("torchcam.methods", reason="torchcam wants Python 3.11 or newer")
     # at the input's size nothing is upsampled, and the order of the two does not matter
     model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 4, 3), nn.Flatten(), nn.LazyLinear(5))
     inputs = torch.randn(2, 3, 12, 16)
