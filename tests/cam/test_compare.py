@@ -44,3 +44,10 @@ def test_methods_made_for_a_compiled_model_are_its_own() -> None:
     results = compare(compiled, inputs, 1, methods=[GradCAM(compiled, "last"), GradCAM(model, "last")])
     wanted = GradCAM(model, "last")(inputs, 1).raw
     assert all(torch.equal(result.raw, wanted) for result in results.values())
+
+
+def test_methods_may_be_given_as_classes() -> None:
+    model, inputs = Plain().eval(), torch.randn(1, 3, 16, 16)
+    results = compare(model, inputs, 1, methods=[GradCAM, "layercam"], layer="last")
+    assert list(results) == ["gradcam", "layercam"]
+    assert torch.equal(results["gradcam"].raw, GradCAM(model, "last")(inputs, 1).raw)

@@ -341,3 +341,12 @@ def test_channels_of_shuffled_tokens_are_ablated_like_any() -> None:
     wanted = (maps * torch.tensor(drops, dtype=torch.float64) / abs(whole)).sum(-1)
     result = AblationCAM(model, "blocks.0")(inputs, 1)
     torch.testing.assert_close(result.raw[0].double(), wanted, rtol=1e-3, atol=1e-5 * float(wanted.abs().max()) + 1e-6)
+
+
+def test_a_watched_call_runs_in_chunks_and_gives_the_same_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "WATCHED_ROWS", 3)
+    model, inputs = Plain().eval(), torch.randn(1, 3, 16, 16)
+    seen: list[tuple[int, int]] = []
+    watched = AblationCAM(model, "last")(inputs, 1, progress=lambda *two: seen.append(two))
+    assert seen == [(3, 9), (6, 9), (9, 9)]
+    torch.testing.assert_close(watched.raw, AblationCAM(model, "last")(inputs, 1).raw, rtol=1e-5, atol=1e-7)

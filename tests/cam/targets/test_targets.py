@@ -353,3 +353,8 @@ def test_names_are_read_by_targets_too() -> None:
     result = camapp.GradCAM(model, "last")(inputs, [[ClassProbability("dog"), ClassDifference("cat", "dog"), "eel"]])
     assert result.targets.tolist() == [[3, 2, 4]]
     assert result.target_names == [["probability of class 3", "class 2 against 3", "class 4"]]
+
+
+def test_a_class_is_not_compared_with_itself() -> None:
+    with pytest.raises(TargetError, match="Class 2 is compared with itself"):
+        GradCAM(Plain().eval(), "last")(torch.randn(1, 3, 16, 16), ClassDifference(2, others=[0, 2]))
