@@ -1,0 +1,1 @@
+"""Features out of backbones, and what to do with them."""
