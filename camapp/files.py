@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -33,9 +37,55 @@ def unused_stem(stem: str, used: set[str]) -> str:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file that is there whole or not at all: under a temporary name first, then renamed."""
-    part = path.with_name(f".{path.name[:80]}.{uuid4().hex[:12]}.part")
-    try:
+    with whole_file(path) as part:
         part.write_bytes(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file that is there whole or not at all: what is written under the name given becomes ``path`` at the end.
+
+    Where the block raises, nothing is left and a file that was there before is as it was.
+    """
+    part = _hidden_beside(path, "part")
+    try:
+        yield part
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder that is there whole or not at all: what is written into the one given becomes ``path`` at the end.
+
+    A folder that was there before is put aside, as ``.NAME.*.old``, for the moment between two renames, and then removed.
+    """
+    part, aside = _hidden_beside(path, "part"), _hidden_beside(path, "old")
+    part.mkdir()
+    try:
+        yield part
+        if path.exists():
+            path.rename(aside)
+        try:
+            part.rename(path)
+        except BaseException:
+            if aside.exists():
+                aside.rename(path)
+            raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def put_aside(path: Path) -> list[Path]:
+    """Folders that ``whole_folder`` put aside for one of this name, and was then killed."""
+    return sorted(path.parent.glob(f".{glob.escape(_short(path))}.*.old"))
+
+
+def _hidden_beside(path: Path, ending: str) -> Path:
+    return path.with_name(f".{_short(path)}.{uuid4().hex[:12]}.{ending}")
+
+
+def _short(path: Path) -> str:
+    return path.name.encode(errors="surrogateescape")[:LONGEST_STEM_BYTES].decode(errors="ignore")
