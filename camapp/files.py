@@ -59,7 +59,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 def whole_folder(path: Path) -> Iterator[Path]:
     """A folder that is there whole or not at all: what is written into the one given becomes ``path`` at the end.
 
-    A folder that was there before is put aside, as ``.NAME.*.old``, for the moment between two renames, and then removed.
+    A folder that was there before is put aside, as ``.NAME.*.old``, for the moment between two renames, then removed.
     """
     part, aside = _hidden_beside(path, "part"), _hidden_beside(path, "old")
     part.mkdir()

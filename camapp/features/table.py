@@ -52,7 +52,7 @@ class FeatureTable:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(
-                f"{len(twice)} name(s) occur more than once, such as {twice[0]!r}. Each picture needs a name of its own."
+                f"{len(twice)} name(s) occur more than once, such as {twice[0]!r}. Each picture needs its own name."
             )
         labels = None if self.labels is None else _texts("labels", self.labels)
         if labels is not None and len(labels) != len(names):
@@ -61,8 +61,8 @@ class FeatureTable:
         layers = _texts("layers", self.features)
         if not layers or set(layers) != set(self.info):
             raise UsageError(
-                f"The features are of {_listed(layers)}, the info is of {_listed(tuple(self.info))}. Both need the same "
-                "layers, and at least one."
+                f"The features are of {_listed(layers)}, the info is of {_listed(tuple(self.info))}. Both need the "
+                "same layers, and at least one."
             )
         features = {layer: _checked(layer, values, len(names), self.info) for layer, values in self.features.items()}
         self._set("names", names)
@@ -188,7 +188,7 @@ class FeatureTable:
         return replace(self, labels=None if labels is None else _texts("labels", labels))
 
     def to_pandas(self) -> pd.DataFrame:
-        """A data frame of one row a picture: ``path``, ``label`` and a column ``layer[i]`` for each value, as in the CSV.
+        """A data frame of one row a picture: ``path``, ``label`` and a column ``layer[i]`` a value, as in the CSV.
 
         Raises:
             UsageError: pandas is not installed.
@@ -210,7 +210,7 @@ class FeatureTable:
         self,
         path: str | os.PathLike[str],
         format: str | None = None,
-        overwrite: bool = False,  # noqa: A002
+        overwrite: bool = False,
     ) -> list[Path]:
         """Write the table whole or not at all; ``load_features`` reads it back equal.
 
@@ -265,8 +265,8 @@ def _checked(layer: str, values: Any, count: int, info: Mapping[str, FeatureInfo
         raise UsageError(f'The size of "{layer}" is {size}: a feature without values.')
     if array.shape != (count, *size):
         raise UsageError(
-            f'The features of "{layer}" have the shape {array.shape}; {count} picture(s) and the size {size} of its info '
-            f"make {(count, *size)}."
+            f'The features of "{layer}" have the shape {array.shape}; {count} picture(s) and the size {size} of its '
+            f"info make {(count, *size)}."
         )
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 

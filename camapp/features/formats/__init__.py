@@ -56,7 +56,7 @@ def save_features(
     table: FeatureTable,
     path: str | os.PathLike[str],
     format: str | None = None,
-    overwrite: bool = False,  # noqa: A002
+    overwrite: bool = False,
 ) -> list[Path]:
     """Write a table, whole or not at all: what was there stays until the new one is complete.
 
@@ -101,8 +101,8 @@ def load_features(path: str | os.PathLike[str]) -> FeatureTable:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the operating system
         raise UsageError(
-            f"{path}: damaged, cut short, or not {FORMATS[name].title} at all ({type(error).__name__}: {error}). Copy it "
-            "again, or extract the features again."
+            f"{path}: damaged, cut short, or not {FORMATS[name].title} at all ({type(error).__name__}: {error}). Copy "
+            "it again, or extract the features again."
         ) from error
 
 
@@ -117,7 +117,8 @@ def _target(path: Path, name: str | None) -> tuple[str, Path]:
         )
     if name is not None and of_suffix not in (None, name):
         raise UsageError(
-            f'{path} has the suffix of {FORMATS[str(of_suffix)].title}, and format="{name}" was asked for. Leave one out.'
+            f'{path} has the suffix of {FORMATS[str(of_suffix)].title}, but format="{name}" was asked for. '
+            "Leave one out."
         )
     if name is None and path.is_dir():
         raise UsageError(f'{path} is a folder. Name a file in it, or give format="npy" to write a folder.')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def read(path: Path) -> FeatureTable:
         return header.table(features, _texts(file["names"]), labels)
 
 
-def _h5py() -> h5py:  # type: ignore[valid-type]
+def _h5py() -> Any:
     try:
         import h5py
     except ImportError:

@@ -147,7 +147,7 @@ class Header:
             raise foreign()
         if facts["version"] > VERSION:
             raise UsageError(
-                f"written by a later camapp (version {facts['version']} of the format; this one reads up to {VERSION}). "
+                f"written by a later camapp (version {facts['version']} of the format; this one reads {VERSION}). "
                 "Update it: pip install --upgrade camapp"
             )
         return cls(
@@ -181,7 +181,7 @@ class Header:
         Raises:
             ValueError: they are not what the header says.
         """
-        names = tuple(self.names if names is None else names or ())
+        names = tuple((self.names if names is None else names) or ())
         labels = tuple((self.labels if labels is None else labels) or ()) if self.labelled else None
         if len(names) != self.count or _rows_crc32(names, labels) != self.rows_crc32:
             raise ValueError(f"{len(names)} names of {self.count}, or other names or labels than were written")
@@ -218,7 +218,7 @@ def _layer(facts: Mapping[str, Any]) -> StoredLayer:
 def _crc32(values: NDArray[Any], start: int) -> int:
     # Little-endian, as every format stores them; bytes, since half precision is no type of the buffer protocol.
     data = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-    return zlib.crc32(data.reshape(-1).view(np.uint8), start)
+    return zlib.crc32(data.reshape(-1).view(np.uint8).data, start)
 
 
 def _rows_crc32(names: Sequence[str], labels: Sequence[str] | None, start: int = 0) -> int:

@@ -20,10 +20,28 @@ from camapp.files import whole_file
 LARGEST_BYTES = 2**31 - 1
 # MATLAB's namelengthmax is 63; a number may follow.
 LONGEST_NAME = 56
-KEYWORDS = (
-    "break case catch classdef continue else elseif end for function global if otherwise parfor persistent return spmd "
-    "switch try while"
-).split()
+KEYWORDS = {
+    "break",
+    "case",
+    "catch",
+    "classdef",
+    "continue",
+    "else",
+    "elseif",
+    "end",
+    "for",
+    "function",
+    "global",
+    "if",
+    "otherwise",
+    "parfor",
+    "persistent",
+    "return",
+    "spmd",
+    "switch",
+    "try",
+    "while",
+}
 
 
 def write(table: FeatureTable, path: Path) -> list[Path]:

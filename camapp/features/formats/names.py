@@ -24,6 +24,6 @@ def stored_names(
 
 
 def value_columns(layer: str, size: tuple[int, ...]) -> list[str]:
-    """A name for each value of a layer, in the order of C: ``layer4[0]``, ``layer4[1]``; of a map ``layer4[0][2][3]``."""
+    """A name for each value, in the order of C: ``layer4[0]``, ``layer4[1]``; in a map ``layer4[0][2][3]``."""
     ranges = [range(extent) for extent in size]
     return [layer + "".join(f"[{index}]" for index in place) for place in itertools.product(*ranges)]

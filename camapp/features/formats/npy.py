@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from camapp.errors import UsageError
-from camapp.features.formats.csv import index_text, read_index
+from camapp.features.formats.csv import csv_lines, csv_rows
 from camapp.features.formats.header import Header, foreign
 from camapp.features.formats.names import stored_names
 from camapp.features.table import FeatureTable
@@ -28,7 +29,7 @@ def write(table: FeatureTable, path: Path) -> list[Path]:
     with whole_folder(path) as part:
         for layer, name in stored.items():
             np.save(part / f"{name}.npy", table[layer], allow_pickle=False)
-        (part / INDEX).write_bytes(index_text(table).encode())
+        (part / INDEX).write_bytes(b"".join(csv_lines(table, ())))
         (part / HEADER).write_bytes(Header.of(table, stored).to_json().encode())
     return [path / name for name in _files(stored.values())]
 
@@ -42,11 +43,12 @@ def read(path: Path) -> FeatureTable:
     for layer in header.layers:
         values = np.load(path / f"{layer.stored}.npy", mmap_mode="r" if header.count else None, allow_pickle=False)
         features[layer.name] = np.array(values)
-    return header.table(features, *read_index(path / INDEX))
+    rows = list(csv_rows(path / INDEX))
+    return header.table(features, [row[0] for row in rows], [row[1] for row in rows] if header.labelled else None)
 
 
-def _files(stored: object) -> list[str]:
-    return [*(f"{name}.npy" for name in stored), INDEX, HEADER]  # type: ignore[attr-defined]
+def _files(stored: Iterable[str]) -> list[str]:
+    return [*(f"{name}.npy" for name in stored), INDEX, HEADER]
 
 
 def _refuse_strangers(path: Path) -> None:
@@ -60,6 +62,6 @@ def _refuse_strangers(path: Path) -> None:
     strangers = sorted(set(os.listdir(path)) - set(own))
     if strangers:
         raise UsageError(
-            f"{path} holds files that are not of its features, such as {strangers[0]!r}, and replacing the folder would "
-            "delete them. Give another folder, or move them."
+            f"{path} holds files that are not of its features, such as {strangers[0]!r}, and replacing the folder "
+            "would delete them. Give another folder, or move them."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
@@ -74,16 +73,9 @@ def _values(archive: ZipFile, name: str, shape: tuple[int, ...], dtype: str) -> 
             raise ValueError(f"{name} is {found} {kind}, not {shape} {dtype}")
         values = np.empty(shape, kind, order="F" if fortran else "C")
         flat = values.reshape(-1, order="F" if fortran else "C").view(np.uint8)
-        read = sum(_reads(file, memoryview(flat)))
-    if read != flat.size:
-        raise EOFError(f"{name} ends after {read} of {flat.size} bytes")
+        room = flat.data
+        while room and (count := file.readinto(room)):  # type: ignore[attr-defined]
+            room = room[count:]
+    if room:
+        raise EOFError(f"{name} lacks {len(room)} of {flat.size} bytes")
     return values
-
-
-def _reads(file: Any, room: memoryview) -> Iterable[int]:
-    while room:
-        count = file.readinto(room)
-        if not count:
-            return
-        yield count
-        room = room[count:]
