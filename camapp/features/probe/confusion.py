@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +18,9 @@ from matplotlib.figure import Figure
 _MOST_COUNTED = 30
 _MOST_NAMED = 120
 _LONGEST_NAME = 28
+# Inches: the side of a cell, and of the whole matrix.
+_CELL, _SMALLEST_CELL, _LARGEST_SIDE = 0.62, 0.145, 16.0
+_TICKS = {0: "0", 0.01: "1 %", 0.1: "10 %", 0.25: "25 %", 0.5: "50 %", 1: "100 %"}
 
 
 def confusion_png(confusion: np.ndarray, classes: Sequence[str]) -> bytes:
@@ -29,48 +33,51 @@ def confusion_png(confusion: np.ndarray, classes: Sequence[str]) -> bytes:
         classes: K names.
     """
     count = len(classes)
-    shares = confusion / np.maximum(confusion.sum(1, keepdims=True), 1)
-    cell = min(max(0.62 - 0.012 * count, 0.145), 16 / count)  # inches
-    side = max(cell * count, 1.3)
-    letters = 72 * side / count
-    names = [_shortened(name) for name in classes]
-    margin = 0.062 * min(max(map(len, names)), _LONGEST_NAME) * min(letters * 0.72, 9) / 9 + 0.55
-    figure = Figure(figsize=(side + margin + 1.1, side + margin + 0.35), dpi=150, layout="constrained")
+    side = count * min(max(_CELL - 0.012 * count, _SMALLEST_CELL), _LARGEST_SIDE / count)
+    figure = Figure(figsize=(side + 3, side + 2.5), dpi=150)  # the rest is for names, and is cut to what they take
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    colors = colormaps["Blues"]
+    axes = figure.add_axes((2 / (side + 3), 2 / (side + 2.5), side / (side + 3), side / (side + 2.5)))
+    shares = confusion / np.maximum(confusion.sum(1, keepdims=True), 1)
     norm = PowerNorm(0.5, 0, 1)
-    image = axes.imshow(shares, cmap=colors, norm=norm, interpolation="nearest")
-    step = math.ceil(count / _MOST_NAMED)
-    size = min(max(letters * 0.72 * step, 4), 9)
-    places = range(0, count, step)
-    axes.set_xticks(places, [names[place] for place in places], rotation=90, fontsize=size)
-    axes.set_yticks(places, [names[place] for place in places], fontsize=size)
-    for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
-        label.set_parse_math(False)  # a "$" in a name is a dollar
-    axes.set_xlabel("predicted")
-    axes.set_ylabel("class")
-    axes.tick_params(length=0)
-    axes.set_xticks(np.arange(count - 1) + 0.5, minor=True)
-    axes.set_yticks(np.arange(count - 1) + 0.5, minor=True)
-    if count <= _MOST_NAMED:
-        axes.grid(which="minor", color="#e4e8ee", linewidth=0.4)
-    axes.tick_params(which="minor", length=0)
-    axes.spines[:].set_color("#9aa4b2")
+    image = axes.imshow(shares, cmap=colormaps["Blues"], norm=norm, interpolation="nearest", aspect="auto")
+    _write_names(axes, classes, side / count)
     if count <= _MOST_COUNTED:
-        _write_counts(axes, confusion, shares, norm, min(letters * 0.32, 10))
-    bar = figure.colorbar(image, ax=axes, ticks=[0, 0.01, 0.1, 0.25, 0.5, 1], shrink=0.9 if count < 5 else 0.6)
-    bar.ax.set_yticklabels(["0", "1 %", "10 %", "25 %", "50 %", "100 %"], fontsize=8)
-    bar.set_label("of the class's pictures", fontsize=8)
-    bar.outline.set_visible(False)
+        _write_counts(axes, confusion, norm(shares), min(0.32 * 72 * side / count, 10))
+    bar = axes.inset_axes((1 + 0.22 / side, 1 - min(3, side) / side, 0.16 / side, min(3, side) / side))
+    figure.colorbar(image, cax=bar, ticks=list(_TICKS), label="of the class's pictures").outline.set_visible(False)
+    bar.set_yticks(list(_TICKS), list(_TICKS.values()), fontsize=8)
+    bar.yaxis.label.set_size(8)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script that the font lacks shows as boxes
+        figure.savefig(buffer, format="png", bbox_inches="tight", pad_inches=0.12)
     return buffer.getvalue()
 
 
-def _write_counts(axes: Axes, confusion: np.ndarray, shares: np.ndarray, norm: PowerNorm, size: float) -> None:
+def _write_names(axes: Axes, classes: Sequence[str], cell: float) -> None:
+    step = math.ceil(len(classes) / _MOST_NAMED)
+    places = range(0, len(classes), step)
+    names = [_shortened(classes[place]) for place in places]
+    size = min(max(0.72 * 72 * cell * step, 4), 9)
+    fits = max(map(len, names)) * 0.62 * size < 72 * cell * step
+    axes.set_xticks(places, names, rotation=0 if fits else 90, fontsize=size)
+    axes.set_yticks(places, names, fontsize=size)
+    for name in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
+        name.set_parse_math(False)  # a "$" in a name is a dollar
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("class")
+    between = np.arange(len(classes) - 1) + 0.5
+    axes.set_xticks(between, minor=True)
+    axes.set_yticks(between, minor=True)
+    axes.tick_params(which="both", length=0)
+    if step == 1:
+        axes.grid(which="minor", color="#e4e8ee", linewidth=0.4)
+    axes.spines[:].set_color("#9aa4b2")
+
+
+def _write_counts(axes: Axes, confusion: np.ndarray, darkness: np.ndarray, size: float) -> None:
     for row, column in np.argwhere(confusion):
-        color = "white" if norm(shares[row, column]) > 0.6 else "#1c2733"
+        color = "white" if darkness[row, column] > 0.6 else "#1c2733"
         axes.text(column, row, str(confusion[row, column]), ha="center", va="center", fontsize=size, color=color)
 
 

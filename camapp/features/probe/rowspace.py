@@ -15,7 +15,7 @@ class RowSpace:
     r"""Coordinates in which a linear classifier with an L2 penalty has the same optimum, and fewer weights.
 
     Features :math:`x` are standardised, :math:`\tilde x = (x - m) / s`, as scikit-learn's ``StandardScaler`` does it
-    (a constant feature is centred only). Where there are fewer pictures than features, :math:`N < D`, they are then
+    but a constant feature counts for nothing: its :math:`s` is infinite. Where there are fewer pictures than features, :math:`N < D`, they are then
     rotated into the space that the training rows span: with the QR decomposition :math:`\tilde X^T = Q R`,
     :math:`Q^T Q = I`, the coordinates are :math:`z = Q^T \tilde x`, N numbers instead of D.
 
@@ -28,7 +28,7 @@ class RowSpace:
 
     Args:
         mean: (D,) of the training features.
-        spread: (D,) their standard deviation; 1 where constant.
+        spread: (D,) their standard deviation; infinite where constant.
         basis: (D, N) Q, or None where the features are not rotated.
     """
 
@@ -42,7 +42,9 @@ class RowSpace:
         from sklearn.preprocessing import StandardScaler
 
         scaler = StandardScaler().fit(features)
-        spread = np.where(scaler.scale_ < _LEAST_SPREAD, 1.0, scaler.scale_)
+        deviation = np.sqrt(scaler.var_)
+        constant = (scaler.scale_ != deviation) | (deviation < _LEAST_SPREAD)  # scale_ is 1 where there is no variance
+        spread = np.where(constant, np.inf, deviation)
         count, size = features.shape
         if count >= size:
             return cls(scaler.mean_, spread, None)
