@@ -83,6 +83,29 @@ def put_aside(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f".{glob.escape(_short(path))}.*.old"))
 
 
+def write_together(folder: Path, contents: dict[str, bytes]) -> list[Path]:
+    """Write files into a folder, made if missing, all or none: all under temporary names first, then renamed.
+
+    Args:
+        folder: where.
+        contents: of each file, by its name.
+
+    Returns:
+        The files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = {_hidden_beside(folder / name, "part"): folder / name for name in contents}
+    try:
+        for part, content in zip(parts, contents.values(), strict=True):
+            part.write_bytes(content)
+        for part, path in parts.items():
+            part.replace(path)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
+    return list(parts.values())
+
+
 def _hidden_beside(path: Path, ending: str) -> Path:
     return path.with_name(f".{_short(path)}.{uuid4().hex[:12]}.{ending}")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camapp.files import LONGEST_STEM_BYTES, safe_name, safe_stem, unused_stem, write_atomically
+from camapp.files import LONGEST_STEM_BYTES, safe_name, safe_stem, unused_stem, write_atomically, write_together
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part_behind(tmp_path: Pat
     assert [one.name for one in tmp_path.iterdir()] == ["facts.json"]
     write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+def test_files_written_together_are_all_new_or_all_old(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    paths = write_together(folder, {"a": b"old", "b": b"old"})
+    with pytest.raises(TypeError):
+        write_together(folder, {"a": b"new", "b": "not bytes"})  # type: ignore[dict-item]
+    assert [path.read_bytes() for path in paths] == [b"old", b"old"]
+    assert sorted(one.name for one in folder.iterdir()) == ["a", "b"]
+    write_together(folder, {"a": b"new"})
+    assert [path.read_bytes() for path in paths] == [b"new", b"old"]

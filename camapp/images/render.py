@@ -1,47 +1,36 @@
-"""Paint heatmaps: colour maps, overlays, lossless files. NumPy and OpenCV; no tensors."""
+"""Paint heatmaps: overlays, opacities, stamps; all that paints can be had from here. NumPy and OpenCV; no tensors."""
 
 from __future__ import annotations
 
 import cv2
 import numpy as np
 
-from camapp.errors import UsageError, did_you_mean
+from camapp.errors import UsageError
+from camapp.images.channels import channel_grid
+from camapp.images.colors import COLORMAPS, colorize, colors_of, levels_of, png_bytes
 from camapp.images.geometry import Geometry
 
-# The first ones are readable for colour-blind eyes and rise evenly in lightness; turbo and jet are for habit.
-COLORMAPS = {
-    "viridis": cv2.COLORMAP_VIRIDIS,
-    "magma": cv2.COLORMAP_MAGMA,
-    "inferno": cv2.COLORMAP_INFERNO,
-    "cividis": cv2.COLORMAP_CIVIDIS,
-    "gray": None,
-    "turbo": cv2.COLORMAP_TURBO,
-    "jet": cv2.COLORMAP_JET,
-}
+__all__ = [
+    "ALPHA",
+    "COLORMAPS",
+    "VEIL",
+    "channel_grid",
+    "checked_paint",
+    "colorize",
+    "colors_of",
+    "heatmap_16bit",
+    "levels_of",
+    "opacities",
+    "overlay",
+    "png_bytes",
+    "stamp",
+]
 
 
 # The default opacity at the hottest place, and how much faster it falls than the heat.
 ALPHA, VEIL = 0.7, 4.0
 
 BAND_PIXELS = 2**18
-
-
-def colors_of(colormap: str) -> np.ndarray:
-    """The 256 colours of a colour map, from 0 to 1: (256, 3) uint8 RGB.
-
-    Raises:
-        UsageError: no such colour map.
-    """
-    if colormap not in COLORMAPS:
-        raise UsageError(
-            f'No colour map "{colormap}".{did_you_mean(colormap, COLORMAPS)} Colour maps: {", ".join(COLORMAPS)}.'
-        )
-    ramp = np.arange(256, dtype=np.uint8)
-    code = COLORMAPS[colormap]
-    if code is None:
-        return np.repeat(ramp[:, None], 3, axis=1)
-    column = ramp[:, None]  # OpenCV 5 reads a 1-D array as one row, OpenCV 4 as one column
-    return np.ascontiguousarray(cv2.applyColorMap(column, code)[:, 0, ::-1])
 
 
 def opacities(alpha: float) -> np.ndarray:
@@ -59,16 +48,6 @@ def checked_paint(alpha: float, colormap: str, hide_below: float = 0.0) -> None:
         if not 0 <= value <= 1:
             raise UsageError(f"{name} = {value} is not between 0 and 1.")
     colors_of(colormap)
-
-
-def colorize(heatmap: np.ndarray, colormap: str = "viridis") -> np.ndarray:
-    """A heatmap (H, W) in [0, 1] as colours (H, W, 3) uint8 RGB."""
-    return colors_of(colormap)[levels_of(heatmap)]
-
-
-def levels_of(heatmap: np.ndarray) -> np.ndarray:
-    """A heatmap in [0, 1] as the nearest of 256 levels, (H, W) uint8."""
-    return (np.clip(heatmap, 0, 1) * 255 + 0.5).astype(np.uint8)
 
 
 def overlay(
@@ -141,15 +120,6 @@ def stamp(rgb: np.ndarray, text: str) -> np.ndarray:
         cv2.LINE_AA,
     )
     return stamped
-
-
-def png_bytes(pixels: np.ndarray) -> bytes:
-    """A PNG of (H, W, 3) uint8 RGB, or of (H, W) uint8 or uint16; no metadata."""
-    ordered = pixels[..., ::-1] if pixels.ndim == 3 else pixels
-    done, encoded = cv2.imencode(".png", np.ascontiguousarray(ordered))
-    if not done:
-        raise UsageError(f"A picture of {pixels.shape} {pixels.dtype} cannot be written as PNG.")
-    return encoded.tobytes()
 
 
 def heatmap_16bit(heatmap: np.ndarray) -> np.ndarray:

@@ -73,7 +73,11 @@ def fit_knn(features: np.ndarray, targets: np.ndarray, k: int | None) -> Fitted:
     kept, classes = unit(torch.from_numpy(features)).float(), torch.from_numpy(targets)
     choice = _given(k, len(kept)) or _leave_one_out(kept, classes) or Choice("k", 1, "default")
     zero = int((~kept.any(1)).sum())
-    notes = (f"{zero} of {len(kept)} training pictures have features that are all zero, which are similar to nothing",) if zero else ()
+    notes = (
+        (f"{zero} of {len(kept)} training pictures have features that are all zero, which are similar to nothing",)
+        if zero
+        else ()
+    )
     return Fitted({"features": kept, "targets": classes}, choice.facts(), choice.notes() + notes)
 
 

@@ -21,9 +21,7 @@ from tests.features.probe.clouds import clouds
 @pytest.mark.parametrize(
     ("classes", "each", "size"), [(2, 30, 5), (2, 10, 60), (5, 20, 8), (5, 6, 90)], ids=lambda value: str(value)
 )
-def test_probabilities_are_those_of_scikit_learns_pipeline(
-    classes: int, each: int, size: int, strength: float
-) -> None:
+def test_probabilities_are_those_of_scikit_learns_pipeline(classes: int, each: int, size: int, strength: float) -> None:
     features, labels = clouds(classes, each, size)
     others, _ = clouds(classes, each, size, seed=1)
     theirs = make_pipeline(StandardScaler(), LogisticRegression(C=strength, tol=1e-10, max_iter=100_000))
