@@ -9,7 +9,7 @@ import numpy as np
 from camapp.errors import UsageError
 from camapp.features.analysis.rows import BLOCK_VALUES, Rows, feature_rows, row_directions
 
-# Of pooled features; see the docstring.
+# Measured on the pooled features of efficientnet_lite0; see the docstring.
 THRESHOLD = 0.95
 # A side of the blocks of rows that are compared with each other: 16 MB of similarities.
 SIDE = 2048
@@ -52,6 +52,11 @@ def near_duplicates(features: Rows, threshold: float = THRESHOLD, *, most_pairs:
     All rows are compared, in blocks: the memory does not grow with N x N, but for the pairs that are found. Candidates
     are found in float32, with a margin for its rounding, and judged in float64.
 
+    The default suits the pooled last features of a classifier. Of efficientnet_lite0 on 360 different pictures, no two
+    reach it (0.91 at most); of their copies, 93 % do as JPEG of quality 50, 98 % mirrored, 77 % at half the size and
+    32 % with 5 % cut off at each edge. At 0.9 it is 90 to 100 % of these, and one pair of different pictures. Other
+    layers and networks differ: look at some pairs and their similarities.
+
     Args:
         features: (N, D), numpy or torch, N of 2 and up.
         threshold: above 0, at most 1.
@@ -82,7 +87,7 @@ def _pairs(rows: np.ndarray, norms: np.ndarray, threshold: float, most: int) -> 
             lower = upper if left == top else _unit(rows, norms, left, side)
             near = upper @ lower.T
             if left == top:
-                near[np.tri(len(near), dtype=bool)] = -1  # each pair once, and no row with itself
+                near[np.tri(len(near), dtype=bool)] = -np.inf  # each pair once, and no row with itself
             if count + np.count_nonzero(near >= threshold + margin) > most:
                 raise _too_many(most, len(rows), threshold)
             candidates = np.argwhere(near >= threshold - margin) + np.array([top, left])

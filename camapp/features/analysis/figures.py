@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 # Numbers in the cells are readable up to so many columns.
 MOST_NUMBERED = 16
 # Names beside the cells are readable up to so many; of more, every second, third ... is written.
-MOST_NAMED = 48
+MOST_NAMED = 64
 # Seven colours times three signs: so many classes are told apart; of more, the rarest are grey.
 MOST_CLASSES = 20
 # Okabe and Ito's colours, told apart by colour-blind eyes, with a darker yellow.
@@ -74,7 +75,7 @@ def scatter_png(projection: Projection, labels: Sequence[object] | None = None, 
     if names is not None and len(names) != len(points):
         raise UsageError(f"There are {len(names)} labels for {len(points)} rows. Give one a row, in the same order.")
     figure, axes = _figure(6.4 if names is None else 8.6, 5.6)
-    size = float(np.clip(2400 / len(points), 5, 36))
+    size = float(np.clip(6000 / len(points), 6, 36))
     if names is None:
         axes.scatter(points[:, 0], points[:, 1], s=size, c=_COLORS[0], alpha=0.75, linewidths=0)
     else:
@@ -147,10 +148,10 @@ def _ticks(count: int) -> range:
     return range(0, count, -(-count // MOST_NAMED))
 
 
-def _by_number(name: str) -> tuple[bool, float, str]:
-    """Numbers by their size, before names by the alphabet."""
-    digits = name.isascii() and name.lstrip("-").isdigit()
-    return not digits, float(name) if digits else 0.0, name
+def _by_number(name: str) -> list[tuple[bool, int, str]]:
+    """Names by the alphabet, but the numbers in them by their size: 2 before 10."""
+    parts = re.findall("[0-9]+|[^0-9]+", name)
+    return [(False, int(part), part) if part[0] in "0123456789" else (True, 0, part) for part in parts]
 
 
 def _shortened(text: str, most: int) -> str:

@@ -136,6 +136,7 @@ def test_twenty_classes_are_told_apart_and_of_more_the_rarest_are_one() -> None:
     assert len(figures._COLORS) * len(figures._MARKERS) >= figures.MOST_CLASSES
     names = [str(number) for number in range(20)]
     assert figures.shown_classes(names) == (names, 0)  # as numbers: 2 before 10
+    assert figures.shown_classes(["b10", "b2", "a", "10", "9", "b"])[0] == ["9", "10", "a", "b", "b2", "b10"]
     many = [name for number in range(30) for name in [f"c{number:02}"] * (1 if number % 3 else 5)]
     shown, left = figures.shown_classes(many)
     assert left == 11
