@@ -127,7 +127,8 @@ class Header:
             "names": self.names,
             "labels": self.labels,
         }
-        return json.dumps(facts)
+        # The checksum comes last: it is that of the text without it.
+        return json.dumps({**facts, "crc32": zlib.crc32(json.dumps(facts).encode())})
 
     @classmethod
     def from_json(cls, text: str | bytes | None) -> Header:
@@ -150,6 +151,8 @@ class Header:
                 f"written by a later camapp (version {facts['version']} of the format; this one reads {VERSION}). "
                 "Update it: pip install --upgrade camapp"
             )
+        if facts.pop("crc32") != zlib.crc32(json.dumps(facts).encode()):
+            raise ValueError("another header than was written")
         return cls(
             count=int(facts["count"]),
             labelled=bool(facts["labelled"]),

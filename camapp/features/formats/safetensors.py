@@ -32,8 +32,12 @@ def write(table: FeatureTable, path: Path) -> list[Path]:
             f"The names of {len(table)} pictures do not fit into the header of a safetensors file, which ends at "
             f"{LONGEST_HEADER} bytes. Write Parquet, or several files."
         )
+    tensors = {name: np.ascontiguousarray(table[layer]) for layer, name in stored.items()}
     with whole_file(path) as part:
-        save_file({name: np.ascontiguousarray(table[layer]) for layer, name in stored.items()}, part, metadata)
+        part.touch()
+        rights = part.stat().st_mode
+        save_file(tensors, part, metadata)
+        part.chmod(rights)  # the library makes files that only their owner may read (safetensors 0.8)
     return [path]
 
 
