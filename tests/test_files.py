@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camapp.files import LONGEST_STEM_BYTES, safe_name, safe_stem, unused_stem, write_atomically, write_together
+from camapp.files import (
+    LONGEST_STEM_BYTES,
+    put_aside,
+    safe_name,
+    safe_stem,
+    unused_stem,
+    whole_folder,
+    write_atomically,
+    write_together,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +80,48 @@ def test_files_written_together_are_all_new_or_all_old(tmp_path: Path) -> None:
     assert sorted(one.name for one in folder.iterdir()) == ["a", "b"]
     write_together(folder, {"a": b"new"})
     assert [path.read_bytes() for path in paths] == [b"new", b"old"]
+
+
+def test_a_long_name_of_any_script_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("猫" * 80 + ".json")
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def test_a_folder_that_fails_leaves_the_old_one_and_no_part_behind(tmp_path: Path) -> None:
+    path = tmp_path / "x[1]"
+    for content in ("old", "new"):
+        with whole_folder(path) as part:
+            (part / content).touch()
+            assert not (path / content).exists()
+    assert [one.name for one in path.iterdir()] == ["new"]
+
+    def interrupted() -> None:
+        with whole_folder(path) as part:
+            (part / "half").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*")] == ["x[1]", "x[1]/new"]
+
+
+def test_a_folder_is_put_back_where_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x"
+    path.mkdir()
+    (path / "old").touch()
+    rename = Path.rename
+
+    def refused(self: Path, target: Path) -> Path:
+        if self.suffix == ".part":
+            assert [one.name for one in put_aside(path)[0].iterdir()] == ["old"]
+            raise PermissionError
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(PermissionError), whole_folder(path):
+        pass
+    assert [one.name for one in path.iterdir()] == ["old"]
+    assert put_aside(path) == []
