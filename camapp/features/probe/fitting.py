@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from camapp.features.probe.reading import (
 
 # The kinds of probe, and the setting of each.
 KINDS = {"linear": "C", "ridge": "alpha", "knn": "k"}
+
+# Up to so many numbers, one thread fits them.
+_FEW_NUMBERS = 2**22
 
 
 def fit_probe(
@@ -71,12 +75,13 @@ def fit_probe(
     names = label_names(labels, len(matrix))
     classes = class_names(names)
     targets = indices(names, classes)
-    if kind == "linear":
-        fitted = fit_logistic(matrix, targets, C, int(folds), seed)
-    elif kind == "ridge":
-        fitted = fit_ridge(matrix, targets, alpha, int(folds), seed)
-    else:
-        fitted = fit_knn(matrix, targets, k)
+    with _threads(matrix.size):
+        if kind == "linear":
+            fitted = fit_logistic(matrix, targets, C, int(folds), seed)
+        elif kind == "ridge":
+            fitted = fit_ridge(matrix, targets, alpha, int(folds), seed)
+        else:
+            fitted = fit_knn(matrix, targets, k)
     notes = _never_held_out(targets, classes, fitted) + fitted.notes
     return Probe(classes, kind, fitted.tensors, fitted.settings | {"seed": seed, "pictures": len(matrix)}, notes)
 
@@ -91,6 +96,13 @@ def _check_settings(kind: str, settings: dict[str, float | None]) -> None:
                 f'{name} = {value!r} is a setting of kind="{owner}"; a {kind} probe has {KINDS[kind]}. Leave it out, '
                 "or choose the other kind."
             )
+
+
+def _threads(numbers: int) -> AbstractContextManager[object]:
+    """Small products of matrices on one thread; on a busy machine several wait for each other, 15 times as long."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas") if numbers <= _FEW_NUMBERS else nullcontext()
 
 
 def _never_held_out(targets: np.ndarray, classes: Sequence[str], fitted: Fitted) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def _ridge(rows: np.ndarray, targets: np.ndarray, alpha: float) -> tuple[np.ndar
 
 def _tensors(space: RowSpace, weight: np.ndarray, bias: np.ndarray) -> dict[str, torch.Tensor]:
     weight, bias = space.folded(weight, bias)
-    return {"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)}
+    return {"weight": torch.from_numpy(weight).contiguous(), "bias": torch.from_numpy(bias)}
 
 
 def _version() -> str:
