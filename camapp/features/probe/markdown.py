@@ -52,7 +52,7 @@ def percent(share: float) -> str:
 
 def escape(text: str) -> str:
     """Text as one cell of a table, or one line of a list, whatever signs it holds."""
-    for sign in "\\|`*_[]<>":
+    for sign in "\\|`*[]<>":
         text = text.replace(sign, f"\\{sign}")
     return " ".join(text.split())
 

@@ -14,10 +14,10 @@ _LEAST_SPREAD = 1e-30
 class RowSpace:
     r"""Coordinates in which a linear classifier with an L2 penalty has the same optimum, and fewer weights.
 
-    Features :math:`x` are standardised, :math:`\tilde x = (x - m) / s`, as scikit-learn's ``StandardScaler`` does it
-    but a constant feature counts for nothing: its :math:`s` is infinite. Where there are fewer pictures than features, :math:`N < D`, they are then
-    rotated into the space that the training rows span: with the QR decomposition :math:`\tilde X^T = Q R`,
-    :math:`Q^T Q = I`, the coordinates are :math:`z = Q^T \tilde x`, N numbers instead of D.
+    Features :math:`x` are standardised, :math:`\tilde x = (x - m) / s`, as scikit-learn's ``StandardScaler`` does it,
+    but a constant feature counts for nothing: its :math:`s` is infinite. Where there are fewer pictures than features,
+    :math:`N < D`, they are then rotated into the space that the training rows span: with the QR decomposition
+    :math:`\tilde X^T = Q R`, :math:`Q^T Q = I`, the coordinates are :math:`z = Q^T \tilde x`, N numbers instead of D.
 
     Nothing is lost. Take any weights :math:`w = Q a + w_\perp` with :math:`Q^T w_\perp = 0`. On the training rows,
     which are :math:`\tilde X = R^T Q^T`, the score is :math:`\tilde X w = R^T a = Z a`: the loss does not depend on

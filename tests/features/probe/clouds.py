@@ -8,7 +8,7 @@ import numpy as np
 def clouds(
     classes: int = 3, each: int = 12, size: int = 6, apart: float = 1.0, seed: int = 0
 ) -> tuple[np.ndarray, list[str]]:
-    """Features (classes * each, size) float32 of unlike spread and mean, and labels "class 0", "class 1", ... in turn."""
+    """Features (classes * each, size) float32 of unlike spread and mean, labelled "class 0", "class 1" ... in turn."""
     random = np.random.default_rng(seed)
     targets = np.arange(classes * each) % classes
     centres = apart * random.normal(size=(classes, size))

@@ -98,5 +98,5 @@ def test_zero_training_features_are_noted() -> None:
 @pytest.mark.parametrize("value", [0, -1, 37, 2.0, True, "3"])
 def test_a_k_that_cannot_be_meant_is_refused(value: object) -> None:
     features, labels = clouds(3, 12)
-    with pytest.raises(UsageError, match="k = .*36 training pictures"):
+    with pytest.raises(UsageError, match=r"k = .*36 training pictures"):
         fit_probe(features, labels, kind="knn", k=value)

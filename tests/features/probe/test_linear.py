@@ -146,7 +146,7 @@ def test_a_fit_that_does_not_converge_says_so_in_a_note_and_not_in_a_warning(mon
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, 1e-13, "1", True])
 def test_a_penalty_that_cannot_be_meant_is_refused(value: object) -> None:
     features, labels = clouds()
-    with pytest.raises(UsageError, match="C = .*1e-12 to 1e12"):
+    with pytest.raises(UsageError, match=r"C = .*1e-12 to 1e12"):
         fit_probe(features, labels, C=value)
-    with pytest.raises(UsageError, match="alpha = .*1e-12 to 1e12"):
+    with pytest.raises(UsageError, match=r"alpha = .*1e-12 to 1e12"):
         fit_probe(features, labels, kind="ridge", alpha=value)

@@ -47,7 +47,7 @@ def test_the_same_seed_gives_the_same_parts_and_another_seed_others() -> None:
 
 @pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, math.nan])
 def test_a_share_that_leaves_a_side_empty_is_refused(share: float) -> None:
-    with pytest.raises(UsageError, match="test_share = .*between 0 and 1"):
+    with pytest.raises(UsageError, match=r"test_share = .*between 0 and 1"):
         split(["a", "b"] * 3, share)
 
 
