@@ -44,9 +44,9 @@ def confusion_png(confusion: np.ndarray, classes: Sequence[str]) -> bytes:
     if count <= _MOST_COUNTED:
         _write_counts(axes, confusion, norm(shares), min(0.32 * 72 * side / count, 10))
     bar = axes.inset_axes((1 + 0.22 / side, 1 - min(3, side) / side, 0.16 / side, min(3, side) / side))
-    figure.colorbar(image, cax=bar, ticks=list(_TICKS), label="of the class's pictures").outline.set_visible(False)
+    figure.colorbar(image, cax=bar, ticks=list(_TICKS)).outline.set_visible(False)
     bar.set_yticks(list(_TICKS), list(_TICKS.values()), fontsize=8)
-    bar.yaxis.label.set_size(8)
+    bar.set_ylabel("of the class's pictures", fontsize=8)
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script that the font lacks shows as boxes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def fit_ridge(features: np.ndarray, targets: np.ndarray, alpha: float | None, fo
 def _given(name: str, value: float | None) -> Choice | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-12 <= value <= 1e12:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 1e-12 <= value <= 1e12:
         raise UsageError(
             f"{name} = {value!r}; it is a number from 1e-12 to 1e12. Leave it out to have it chosen by "
             "cross-validation."

@@ -49,27 +49,29 @@ def feature_matrix(features: Features, what: str = "The features") -> np.ndarray
     return array
 
 
-def label_names(labels: Sequence[str], count: int, what: str = "labels") -> tuple[str, ...]:
+def label_names(labels: Sequence[str], count: int | None = None, what: str = "labels") -> tuple[str, ...]:
     """The name of each picture's class.
 
     Args:
         labels: one for each picture.
-        count: how many pictures there are.
+        count: how many pictures there are, where that is known.
         what: what a message calls them.
 
     Raises:
         UsageError: another number of them, or something that is no name.
     """
-    if isinstance(labels, str):
-        raise UsageError(f"{what} = {labels!r} is one text; give a sequence of names, one for each picture.")
+    if labels is None or isinstance(labels, str):
+        raise UsageError(f"{what} = {labels!r}; give a sequence of names, one for each picture.")
     names = tuple(labels)
+    if not names:
+        raise UsageError(f"There are no {what}; each picture needs one.")
     for row, name in enumerate(names):
         if not isinstance(name, str) or not name:
             raise UsageError(
                 f"{what}[{row}] = {name!r} is no name. Give texts, such as str(number), and leave out pictures that "
                 "have none."
             )
-    if len(names) != count:
+    if count is not None and len(names) != count:
         raise UsageError(f"{len(names)} {what} for {count} rows of features; each picture needs one.")
     return tuple(map(str, names))  # plain texts out of numpy's
 

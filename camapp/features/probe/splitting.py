@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 
@@ -28,11 +29,9 @@ def split(labels: Sequence[str], test_share: float = 0.25, seed: int = 0) -> tup
     Raises:
         UsageError: a share that leaves a side empty, one class only, or a class of one picture.
     """
-    if not 0 < test_share < 1:
+    if not isinstance(test_share, Real) or not 0 < test_share < 1:
         raise UsageError(f"test_share = {test_share!r}; it is a share of the pictures between 0 and 1, such as 0.25.")
-    names = label_names(labels, len(labels))
-    if not names:
-        raise UsageError("No labels, so there is nothing to split.")
+    names = label_names(labels)
     classes = class_names(names)
     targets = indices(names, classes)
     counts = np.bincount(targets)

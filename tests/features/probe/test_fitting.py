@@ -132,7 +132,9 @@ def test_many_bad_rows_are_counted_and_not_listed() -> None:
     [
         (["a", "b", "a"], "3 labels for 4 rows"),
         (["a"] * 4, 'one class, "a"'),
-        ("abab", "'abab' is one text"),
+        ("abab", "labels = 'abab'; give a sequence"),
+        (None, "labels = None; give a sequence"),
+        ([], "There are no labels"),
         (["a", "b", 3, "b"], r"labels\[2\] = 3 is no name"),
         (["a", "b", None, "b"], r"labels\[2\] = None is no name"),
         (["a", "", "a", "b"], r"labels\[1\] = '' is no name"),

@@ -143,6 +143,12 @@ def test_a_fit_that_does_not_converge_says_so_in_a_note_and_not_in_a_warning(mon
     assert "did not converge in 2 rounds" in note
 
 
+def test_penalties_of_numpys_types_are_taken() -> None:
+    features, labels = clouds()
+    assert fit_probe(features, labels, C=np.float32(0.5)).settings["C"] == 0.5
+    assert fit_probe(features, labels, kind="ridge", alpha=np.int64(2)).settings["alpha"] == 2
+
+
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, 1e-13, "1", True])
 def test_a_penalty_that_cannot_be_meant_is_refused(value: object) -> None:
     features, labels = clouds()

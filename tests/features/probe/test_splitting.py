@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_parts_and_another_seed_others() -> None:
     assert split(labels, seed=3)[1].tolist() != split(labels, seed=4)[1].tolist()
 
 
-@pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, math.nan])
+@pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, math.nan, "0.5", None])
 def test_a_share_that_leaves_a_side_empty_is_refused(share: float) -> None:
     with pytest.raises(UsageError, match=r"test_share = .*between 0 and 1"):
         split(["a", "b"] * 3, share)
@@ -57,7 +57,7 @@ def test_a_class_of_one_picture_is_named() -> None:
 
 
 def test_nothing_to_split_is_refused() -> None:
-    with pytest.raises(UsageError, match="No labels"):
+    with pytest.raises(UsageError, match="There are no labels"):
         split([])
     with pytest.raises(UsageError, match='one class, "a"'):
         split(["a", "a"])
