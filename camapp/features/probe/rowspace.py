@@ -59,9 +59,8 @@ class RowSpace:
     def folded(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""Weights (K, R) and biases (K,) of coordinates as weights (K, D) and biases (K,) of the features, in float32.
 
-        :math:`a^T z + b = (Q a / s)^T x + b - (Q a / s)^T m`. The bias is made of the weights as float32 holds them,
-        such that their rounding shifts no score at the mean.
+        :math:`a^T z + b = (Q a / s)^T x + b - (Q a / s)^T m`. Where the means are many thousand times the spreads, the
+        two terms are large and float32 leaves few digits of their sum.
         """
-        turned = weight if self.basis is None else weight @ self.basis.T
-        folded = (turned / self.spread).astype(np.float32)
-        return folded, (bias - folded.astype(np.float64) @ self.mean).astype(np.float32)
+        folded = (weight if self.basis is None else weight @ self.basis.T) / self.spread
+        return folded.astype(np.float32), (bias - folded @ self.mean).astype(np.float32)

@@ -47,7 +47,7 @@ def test_classes_without_pictures_are_white_and_no_warning_is_raised() -> None:
     assert share_of(picture, 1.0) > 0.05
 
 
-@pytest.mark.parametrize("name", ["$\\frac{", "a\nb\tc", "猫", "x" * 500, " ", "%s {0} \\"])
+@pytest.mark.parametrize("name", ["$\\frac{$", "a\nb\tc", "猫", "x" * 500, " ", "%s {0} \\"])
 def test_any_name_is_drawn(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

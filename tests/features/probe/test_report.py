@@ -123,7 +123,7 @@ def test_long_lists_are_cut_in_the_text_and_whole_in_the_data() -> None:
 
 
 def test_names_of_any_signs_break_no_table(tmp_path: Path) -> None:
-    names = ("a|b\nc", 'd,"e"', "猫 <b>*x*</b> $\\frac{")
+    names = ("a|b\nc", 'd,"e"', "猫 <b>*x*</b> $\\frac{$")
     report = told([(names[0], names[1]), (names[1], names[2]), (names[2], names[2])], names)
     rows = [line for line in report.to_markdown().splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
