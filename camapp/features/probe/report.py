@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from camapp.errors import UsageError, closest
-from camapp.features.probe.confusion import confusion_png
 from camapp.features.probe.markdown import report_text
 from camapp.features.probe.measures import (
     ClassMeasures,
@@ -113,6 +112,8 @@ class ProbeReport:
         Args:
             path: a file to write it to as well.
         """
+        from camapp.features.probe.confusion import confusion_png  # matplotlib takes half a second to import
+
         content = confusion_png(self.confusion, self.classes)
         if path is not None:
             write_files({Path(path): content})
