@@ -32,6 +32,7 @@ format: $(VENV)/.lint ## put the code into its format
 bench: $(VENV)/.bench ## compare with the peers (minutes; want an idle machine)
 	$(BIN)/python -m benchmarks cam $(ARGS)
 	$(BIN)/python -m benchmarks methods $(ARGS)
+	$(BIN)/python -m benchmarks features $(ARGS)
 
 wheel: $(VENV)/.test ## build the wheel into dist/
 	$(BIN)/python -m build

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.measure import Row
 
-BENCHMARKS = ("cam", "methods")
+BENCHMARKS = ("cam", "methods", "features")
 
 
 def main() -> None:

@@ -18,11 +18,11 @@ from pytorch_grad_cam.utils.svd_on_activations import get_2d_projection
 from torch import nn
 
 from benchmarks.measure import Contender, Row, interleave, peak_bytes, ratio_row
-from camapp.backbones.load import load_model
 from camapp.cam import compare, find_method
 from camapp.cam.components import first_component
 from camapp.cam.methods.ablationcam import AblationCAM
 from camapp.cam.methods.scorecam import ScoreCAM
+from camapp.loading import load_model
 
 FIVE = ("gradcam", "layercam", "hirescam", "xgradcam", "eigencam")
 

@@ -16,7 +16,7 @@ from camapp.version import VERSION
 if TYPE_CHECKING:
     from camapp.backbones.cards import ModelCard, list_cards
     from camapp.backbones.layers import LayerInfo, list_layers
-    from camapp.backbones.load import LoadedModel, load_model
+    from camapp.backbones.load import LoadedModel
     from camapp.backbones.wrap import wrap_model
     from camapp.cam.methods.gradcam import GradCAM
     from camapp.cam.result import CamResult
@@ -37,17 +37,27 @@ if TYPE_CHECKING:
     from camapp.evaluation.run import evaluate
     from camapp.explainer import explain
     from camapp.explanation import Explanation, Prediction, SavedFiles
+    from camapp.features import FeatureExtractor, Features
+    from camapp.features.activations import ActivationExtractor
+    from camapp.features.formats import load_features
+    from camapp.features.table import FeatureTable
     from camapp.images.decode import Limits, Picture, decode
+    from camapp.loading import load_model
+    from camapp.transfer import TrainedProbe, compare_features, extract_features, train_probe
 
 __version__ = VERSION
 
 # Where each public name lives. Loaded at the first use: torch alone takes seconds to import.
 _HOMES = {
+    "ActivationExtractor": "camapp.features.activations",
     "AnnotationError": "camapp.errors",
     "CamResult": "camapp.cam.result",
     "CamappError": "camapp.errors",
     "DecodeError": "camapp.errors",
     "Explanation": "camapp.explanation",
+    "FeatureExtractor": "camapp.features",
+    "FeatureTable": "camapp.features.table",
+    "Features": "camapp.features",
     "GradCAM": "camapp.cam.methods.gradcam",
     "LayerError": "camapp.errors",
     "LayerInfo": "camapp.backbones.layers",
@@ -63,23 +73,32 @@ _HOMES = {
     "StoppedError": "camapp.errors",
     "TargetError": "camapp.errors",
     "TopClasses": "camapp.cam.targets",
+    "TrainedProbe": "camapp.transfer",
     "UsageError": "camapp.errors",
     "WeightsError": "camapp.errors",
+    "compare_features": "camapp.transfer",
     "decode": "camapp.images.decode",
     "evaluate": "camapp.evaluation.run",
     "explain": "camapp.explainer",
+    "extract_features": "camapp.transfer",
     "list_cards": "camapp.backbones.cards",
     "list_layers": "camapp.backbones.layers",
-    "load_model": "camapp.backbones.load",
+    "load_features": "camapp.features.formats",
+    "load_model": "camapp.loading",
+    "train_probe": "camapp.transfer",
     "wrap_model": "camapp.backbones.wrap",
 }
 
 __all__ = [
+    "ActivationExtractor",
     "AnnotationError",
     "CamResult",
     "CamappError",
     "DecodeError",
     "Explanation",
+    "FeatureExtractor",
+    "FeatureTable",
+    "Features",
     "GradCAM",
     "LayerError",
     "LayerInfo",
@@ -95,14 +114,19 @@ __all__ = [
     "StoppedError",
     "TargetError",
     "TopClasses",
+    "TrainedProbe",
     "UsageError",
     "WeightsError",
+    "compare_features",
     "decode",
     "evaluate",
     "explain",
+    "extract_features",
     "list_cards",
     "list_layers",
+    "load_features",
     "load_model",
+    "train_probe",
     "wrap_model",
 ]
 

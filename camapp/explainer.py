@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from camapp.backbones.load import LoadedModel, load_model
+from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.methods import find_method
 from camapp.cam.result import Normalize, Sign, checked_look
@@ -22,6 +22,7 @@ from camapp.errors import TargetError, UsageError
 from camapp.explanation import Explanation, Prediction
 from camapp.images.decode import Picture, decode
 from camapp.images.geometry import Fit
+from camapp.loading import load_model
 
 PictureSource: TypeAlias = Picture | Image.Image | np.ndarray | str | os.PathLike[str] | bytes | BinaryIO
 

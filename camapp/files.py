@@ -5,10 +5,12 @@ from __future__ import annotations
 import glob
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
+
+from camapp.errors import UsageError
 
 # File systems take 255 bytes a name; the rest is left for what is appended.
 LONGEST_STEM_BYTES = 120
@@ -81,6 +83,27 @@ def whole_folder(path: Path) -> Iterator[Path]:
 def put_aside(path: Path) -> list[Path]:
     """Folders that ``whole_folder`` put aside for one of this name, and was then killed."""
     return sorted(path.parent.glob(f".{glob.escape(_short(path))}.*.old"))
+
+
+def check_report_folder(folder: Path, names: Iterable[str], *, overwrite: bool) -> None:
+    """Make sure that a report can be written into a folder, before hours are spent on it.
+
+    Args:
+        folder: need not exist.
+        names: of the report's files.
+        overwrite: whether those that are there may be replaced.
+
+    Raises:
+        UsageError: there is a report in it already, or it is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; a report is a folder. Give another name.")
+    there = [name for name in names if (folder / name).exists()]
+    if there and not overwrite:
+        raise UsageError(
+            f"{folder} holds a report already ({', '.join(there[:3])}{', ...' if len(there) > 3 else ''}). Give "
+            "another folder, or replace it: --overwrite (overwrite=True)."
+        )
 
 
 def write_together(folder: Path, contents: dict[str, bytes]) -> list[Path]:

@@ -98,6 +98,11 @@ def table_of(*columns: str, right: Sequence[str] = ("MiB", "parameters")) -> Tab
     return table
 
 
+def percent(share: float) -> str:
+    """A share as people read it; a dash where there is none."""
+    return f"{share:.1%}" if share == share else "-"
+
+
 def print_table(table: Table) -> None:
     """Print whole rows, however narrow the terminal: names that are cut cannot be copied."""
     Console(width=10_000, highlight=False).print(table)

@@ -142,7 +142,7 @@ class LoadedModel:
         return " or ".join(f"{self.labels[index]} ({index})" for index in indices[:_LISTED]) + more
 
 
-def load_model(
+def load_backbone(
     model: str | Path | ModelCard = DEFAULT_MODEL,
     *,
     random_weights: bool = False,
@@ -150,31 +150,42 @@ def load_model(
     models: str | Path | None = None,
     download: bool = True,
 ) -> LoadedModel:
-    """Load a backbone by its card.
+    """Load a backbone by its card; ``camapp.loading.load_model`` with all it says, but for files of probes."""
+    card = model if isinstance(model, ModelCard) else find_card(model, models)
+    where = find_device(device)
+    labels = read_labels(card)
+    module, weights = load_network(card, random_weights=random_weights, download=download)
+    return LoadedModel(module.to(where), card, labels, where, weights)
 
-    Args:
-        model: a card's name, the path of a card, or a card.
-        random_weights: leave the card's weights alone and initialise the architecture, the same way each time: to try
-            things out, or for the sanity check of a heatmap.
-        device: ``"auto"`` (CUDA where there is a GPU, else the CPU) or a name that torch knows.
-        models: a folder of the user's own cards; by default the one that ``CAMAPP_MODELS`` names, if any.
-        download: whether weights that are not on this machine may be fetched from their publisher.
 
-    Returns:
-        The model, in eval mode. The caller's random number generators are left as they were.
+def load_network(card: ModelCard, *, random_weights: bool = False, download: bool = True) -> tuple[nn.Module, Weights]:
+    """A card's architecture in eval mode on the CPU, with its weights or with random ones.
 
     Raises:
-        ModelError: no such card, a wrong card, or an unknown architecture.
-        WeightsError: weights that are missing, damaged, or of another architecture.
-        UsageError: a device that this machine does not have.
+        ModelError, WeightsError: as ``load_backbone``.
     """
-    card = model if isinstance(model, ModelCard) else find_card(model, models)
-    where = _device(device)
-    labels = read_labels(card)
     path = None if random_weights else obtain(card, download=download)
     module = build(card)
     weights = Weights(f"random (seed {_SEED})", random=True) if path is None else load_weights(module, card, path)
-    return LoadedModel(module.eval().to(where), card, labels, where, weights)
+    return module.eval(), weights
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """The device that a name means; ``"auto"`` is CUDA where there is a GPU, else the CPU.
+
+    Raises:
+        UsageError: this machine does not have it.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        where = torch.device(device)
+        torch.zeros(1, device=where).item()  # the only test that holds for every kind of device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        gpus = torch.cuda.device_count()
+        found = "cpu" + "".join(f", cuda:{index}" for index in range(gpus))
+        raise UsageError(f'device="{device}" is not on this machine. Use auto, or one of {found}.') from error
+    return where
 
 
 def build(card: ModelCard) -> nn.Module:
@@ -229,19 +240,6 @@ def _json_names(content: object) -> list[str]:
     if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
         raise ValueError("expected a JSON list of names, or an object of index: name")
     return content
-
-
-def _device(device: str | torch.device) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        where = torch.device(device)
-        torch.zeros(1, device=where).item()  # the only test that holds for every kind of device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        gpus = torch.cuda.device_count()
-        found = "cpu" + "".join(f", cuda:{index}" for index in range(gpus))
-        raise UsageError(f'device="{device}" is not on this machine. Use auto, or one of {found}.') from error
-    return where
 
 
 def _timm_model(name: str, card: ModelCard) -> nn.Module:

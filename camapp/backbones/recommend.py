@@ -71,6 +71,18 @@ def best_layer(model: nn.Module, inputs: torch.Tensor, calls: list[Call]) -> str
     return next((key for key in likely if key in reached), likely[0])
 
 
+def last_map(model: nn.Module, inputs: torch.Tensor, calls: list[Call]) -> str | None:
+    """The last map or token layer before the pooling, whether or not its places reach the scores; None without any.
+
+    Args:
+        model: the network.
+        inputs: the batch of the dry run.
+        calls: what ``trace_calls`` found in it.
+    """
+    maps = [one for one in maps_of(model, inputs, calls) if _may_be_explained(model, one.call)]
+    return maps[-1].key if maps else None
+
+
 def stages(model: nn.Module, inputs: torch.Tensor) -> Stages:
     """The recommended layer and two before it, of finer resolution or lesser depth; for methods that combine layers.
 

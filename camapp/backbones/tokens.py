@@ -76,6 +76,22 @@ def stated_prefix(model: nn.Module, layer: str) -> int | None:
     return None
 
 
+def has_class_token(model: nn.Module, layer: str) -> bool:
+    """Whether the first token in front of the patches is a class token, and not a register.
+
+    Asked of the modules around the layer from the innermost out, then of all the others: the first that has class,
+    distillation or register tokens at all answers. Where none has any, the tokens in front of the patches are taken for
+    class tokens.
+    """
+    for owner in _owners(model, layer):
+        facts = {**vars(owner), **owner._parameters}
+        if any(facts.get(name) is not None for name in ("cls_token", "class_token", "class_embedding")):
+            return True
+        if any(facts.get(name) is not None for name in ("reg_token", "register_tokens", "storage_tokens")):
+            return False
+    return True
+
+
 def order_of_unrolled(unroll: Any, grid: tuple[int, ...], prefix: int) -> tuple[int, ...] | None:
     """Where each place of the grid is among Hiera's tokens, which lie in the order in which they will be pooled.
 

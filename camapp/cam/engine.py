@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import nn
 
+from camapp.backbones.inputs import check_inputs, like_parameters
 from camapp.backbones.load import LoadedModel
 from camapp.backbones.recommend import recommended_layer
 from camapp.cam.evidence import FUSES, Evidence, advised_reasons
@@ -149,7 +150,7 @@ class Method(ABC):
         self, inputs: torch.Tensor, targets: Targets | None, create_graph: bool, watch: Watch
     ) -> Callable[[], Passes]:
         """Check what a call was given; the answer makes its passes, once the model is in the hands of ``as_found``."""
-        _check_inputs(inputs, self.model)
+        check_inputs(inputs, self.model)
         plan = plan_targets(targets, len(inputs), self._loaded.class_index if self._loaded else None)
         if create_graph and not self.differentiable:
             raise UsageError(
@@ -158,7 +159,7 @@ class Method(ABC):
             )
 
         def passes() -> Passes:
-            batch = _like_parameters(inputs, self.model, keep_graph=create_graph)
+            batch = like_parameters(inputs, self.model, keep_graph=create_graph)
             layers = self.layers or self.default_layers(batch)
             return Passes(self.model, batch, layers, plan, self.output, watch, create_graph)
 
@@ -222,31 +223,3 @@ class Method(ABC):
             warnings.warn(notes[0], stacklevel=4)
             self._warned = True
         return notes
-
-
-def _check_inputs(inputs: torch.Tensor, model: nn.Module) -> None:
-    if not isinstance(inputs, torch.Tensor):
-        raise UsageError(
-            f"inputs is a {type(inputs).__name__}, not a tensor. For a picture use camapp.explain(model, picture)."
-        )
-    kinds = {type(module) for module in model.modules()}
-    forgot_batch = inputs.dim() == 3 and nn.Conv2d in kinds and nn.Conv1d not in kinds
-    if inputs.dim() not in (3, 4, 5) or len(inputs) == 0 or forgot_batch:
-        raise UsageError(
-            f"inputs has the shape {tuple(inputs.shape)}; needed is a batch (B, C, H, W) of one picture or more, or of "
-            "signals (B, C, L) or volumes (B, C, D, H, W). A single picture becomes one by inputs.unsqueeze(0)."
-        )
-    if inputs.is_meta or inputs.layout is not torch.strided:
-        raise UsageError(f"inputs are a {inputs.layout} tensor on {inputs.device}; needed is a dense one with values.")
-    if not inputs.is_floating_point():
-        raise UsageError(f"inputs are {inputs.dtype}, not floats. Scale pixels to 0-1 and normalise them first.")
-
-
-def _like_parameters(inputs: torch.Tensor, model: nn.Module, *, keep_graph: bool) -> torch.Tensor:
-    """The inputs as the model's parameters are placed and typed; a normal tensor, also when made in inference mode."""
-    if inputs.is_inference():
-        inputs = inputs.clone()
-    elif not keep_graph:
-        inputs = inputs.detach()
-    parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
-    return inputs if parameter is None else inputs.to(parameter.device, parameter.dtype)

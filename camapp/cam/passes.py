@@ -15,9 +15,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from camapp.cam.targets.output import How, Output, pick_output
 from camapp.cam.targets.plan import Aims, Plan
 from camapp.cam.watch import Watch
-from camapp.errors import LayerError, closest
+from camapp.errors import LayerError
 from camapp.hooks.capture import REPETITION_FAULTS, Capture, NeverCalled, NoPath, NotExpandable, Tap, TooLarge
-from camapp.hooks.trace import trace_calls
+from camapp.hooks.trace import that_ran, trace_calls
 
 # What a layer's repeated output may take; K classes of a layer beyond that are sent backward one by one.
 MOST_REPEATED_BYTES = 256 * 2**20
@@ -256,7 +256,8 @@ class Passes:
             try:
                 tap = capture[key]
             except NeverCalled as error:
-                raise LayerError(f"{error}{self._that_ran(key)}") from error
+                near = that_ran(trace_calls(self.model, self.inputs[:1]), key)
+                raise LayerError(f"{error} {near}") from error
             if tap.activation.dim() == 0 or len(tap.activation) != len(self.inputs):
                 raise LayerError(
                     f'"{key}" gives an output of shape {tuple(tap.activation.shape)} for a batch of '
@@ -265,14 +266,6 @@ class Passes:
                 )
             taps[key] = tap
         return taps
-
-    def _that_ran(self, layer: str) -> str:
-        """The layers nearest to one that did not run, of those that did."""
-        ran = list(dict.fromkeys(call.name for call in trace_calls(self.model, self.inputs[:1])))
-        parent = layer.rpartition(".")[0]
-        beside = [name for name in ran if parent and (name == parent or name.startswith(f"{parent}."))]
-        near = [*closest(layer, ran), *beside][:4] or ran[-4:]
-        return f" Layers that ran: {', '.join(dict.fromkeys(near))}."
 
 
 def mixes_rows(model: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""The command line: camapp explain | evaluate | models | layers | methods | serve; a file a command."""
+"""The command line: camapp explain | features | probe | evaluate | models | layers | methods | serve; a file each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from camapp.cli import evaluate, explain, layers, methods, models, serve
-from camapp.cli.options import FAILED, USAGE
-from camapp.errors import CamappError, WeightsError
+from camapp.cli import evaluate, explain, features, layers, methods, models, probe, serve
+from camapp.cli.options import FAILED, SOME_FAILED, USAGE
+from camapp.errors import CamappError, DecodeError, WeightsError
 from camapp.terminal import complain, out
 from camapp.version import VERSION
 
@@ -32,10 +32,16 @@ def main() -> None:
         app(prog_name="camapp")
     except CamappError as error:
         complain(str(error))
-        sys.exit(FAILED if isinstance(error, WeightsError) else USAGE)
+        sys.exit(_exit_code(error))
     except OSError as error:
         complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         sys.exit(FAILED)
+
+
+def _exit_code(error: CamappError) -> int:
+    if isinstance(error, WeightsError):
+        return FAILED
+    return SOME_FAILED if isinstance(error, DecodeError) else USAGE  # not one of the pictures could be read
 
 
 def _print_version(asked: bool) -> None:
@@ -54,6 +60,8 @@ def _common(
 
 
 app.command()(explain.explain)
+app.command()(features.features)
+app.command()(probe.probe)
 app.command()(evaluate.evaluate)
 app.command("models")(models.list_models)
 app.command("layers")(layers.list_layers_of)

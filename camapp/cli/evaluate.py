@@ -18,7 +18,6 @@ from camapp.cli.options import (
     load,
     split_names,
 )
-from camapp.errors import DecodeError
 from camapp.terminal import complain, out, print_object, print_table, report_failure, table_of, with_progress
 
 if TYPE_CHECKING:
@@ -56,24 +55,20 @@ def evaluate(
     check_folder(folder, overwrite=overwrite)
     how = None if fit is None else checked_fit(fit)
     loaded = load(model, models, device, random_weights)
-    try:
-        report = evaluate_maps(
-            loaded,
-            source,
-            boxes=boxes,
-            methods=split_names(methods),
-            layers=split_names(layers) if layers else None,
-            metrics=split_names(metrics),
-            target=None if target == "top" else target,
-            fit=how,
-            batch_size=batch_size,
-            limit=limit,
-            seed=seed,
-            progress=with_progress,
-        )
-    except DecodeError as error:
-        complain(str(error))
-        raise typer.Exit(SOME_FAILED) from error
+    report = evaluate_maps(
+        loaded,
+        source,
+        boxes=boxes,
+        methods=split_names(methods),
+        layers=split_names(layers) if layers else None,
+        metrics=split_names(metrics),
+        target=None if target == "top" else target,
+        fit=how,
+        batch_size=batch_size,
+        limit=limit,
+        seed=seed,
+        progress=with_progress,
+    )
     report.save(folder, overwrite=overwrite)
     if as_json:
         print_object({"out": str(folder), **report.to_dict()})

@@ -19,7 +19,7 @@ def list_layers_of(
 ) -> None:
     """List a model's layers with their shapes, and mark the one to explain by default."""
     from camapp.backbones.layers import list_layers
-    from camapp.backbones.load import load_model
+    from camapp.loading import load_model
 
     loaded = load_model(model, random_weights=True, device="cpu", models=models)  # shapes need no weights
     layers = [one for one in list_layers(loaded) if one.worth_explaining or not maps]

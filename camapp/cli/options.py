@@ -14,17 +14,22 @@ if TYPE_CHECKING:
 
 FAILED, USAGE, SOME_FAILED = 1, 2, 3
 
-ModelOption = Annotated[str, typer.Option("--model", "-m", help="A model card's name, or a card's .toml file.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", "-m", help="A model card's name, a card (.toml) or a trained classifier (.camapp).")
+]
 ModelsOption = Annotated[Path | None, typer.Option("--models", help="Folder of your own model cards (CAMAPP_MODELS).")]
 RandomOption = Annotated[bool, typer.Option("--random-weights", help="Run without weights; the results mean nothing.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 FitOption = Annotated[str | None, typer.Option(help="crop, letterbox or stretch; the model's own way by default.")]
+PoolOption = Annotated[str, typer.Option(help="auto, avg, max, gem(3), cls, cls+patches, flatten, none, ...")]
+BatchOption = Annotated[int, typer.Option(help="How many pictures run at once.")]
+WorkersOption = Annotated[int | None, typer.Option(help="Threads that decode pictures; as many as processors.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def load(model: str, models: Path | None, device: str, random_weights: bool) -> LoadedModel:
     """The model of the options, with a loud warning where its weights are random."""
-    from camapp.backbones.load import load_model
+    from camapp.loading import load_model
 
     loaded = load_model(model, models=models, device=device, random_weights=random_weights)
     if random_weights:

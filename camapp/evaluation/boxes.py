@@ -12,9 +12,9 @@ from typing import TypeAlias
 import torch
 
 from camapp.errors import AnnotationError
-from camapp.evaluation.sources import PictureFile
 from camapp.images.geometry import Geometry
 from camapp.images.picture import Picture
+from camapp.sources.pictures import PictureFile
 
 # What is narrower than this in the model's input covers none of its pixels for sure.
 LEAST_PIXELS = 1.0

@@ -21,10 +21,10 @@ from camapp.evaluation.boxes import Box, ObjectBoxes, PictureBoxes, fit_to_pictu
 from camapp.evaluation.cells import Cell
 from camapp.evaluation.explaining import Explained, Explainer
 from camapp.evaluation.records import Example, Failure, Value
-from camapp.evaluation.sources import PictureFile
 from camapp.hooks.as_found import as_found
 from camapp.images.decode import decode
 from camapp.images.geometry import Fit, Geometry
+from camapp.sources.pictures import PictureFile
 
 # How many pictures a report shows with their maps.
 EXAMPLES = 4

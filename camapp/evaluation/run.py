@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from camapp.backbones.load import LoadedModel, load_model
+from camapp.backbones.load import LoadedModel
 from camapp.cam.metrics import BASELINES
 from camapp.errors import DecodeError, UsageError
 from camapp.evaluation.box_files import read_boxes
@@ -13,9 +13,10 @@ from camapp.evaluation.boxes import Annotations
 from camapp.evaluation.choices import chosen_baselines, chosen_layers, chosen_methods, chosen_metrics
 from camapp.evaluation.measurement import Measurement, Progress
 from camapp.evaluation.report import Report
-from camapp.evaluation.sources import Source, check_count, find_pictures
 from camapp.explanation import versions
 from camapp.images.geometry import Fit, checked_fit
+from camapp.loading import load_model
+from camapp.sources.pictures import Source, check_count, find_pictures
 
 
 def evaluate(

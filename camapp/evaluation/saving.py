@@ -11,9 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from camapp.errors import UsageError
 from camapp.evaluation.records import SummaryRow, Value
-from camapp.files import write_atomically
+from camapp.files import check_report_folder, write_together
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,15 +26,7 @@ def check_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> 
     Raises:
         UsageError: there is a report in it already, or it is a file.
     """
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; a report is a folder. Give another name.")
-    there = [name for name in FILES if (folder / name).exists()]
-    if there and not overwrite:
-        raise UsageError(
-            f"{folder} holds a report already ({', '.join(there[:3])}{', ...' if len(there) > 3 else ''}). Give "
-            "another folder, or replace it: --overwrite (overwrite=True)."
-        )
+    check_report_folder(Path(folder), FILES, overwrite=overwrite)
 
 
 def write_files(folder: str | os.PathLike[str], contents: dict[str, bytes]) -> list[Path]:
@@ -48,19 +39,9 @@ def write_files(folder: str | os.PathLike[str], contents: dict[str, bytes]) -> l
     Returns:
         The files.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
-    try:
-        for name, content in contents.items():
-            written.append(folder / name)
-            write_atomically(folder / name, content)
-    except BaseException:  # interrupted, or the disk is full: half a report is none
-        for path in written:
-            path.unlink(missing_ok=True)
-        raise
+    written = write_together(Path(folder), contents)
     for name in set(FILES) - contents.keys():
-        (folder / name).unlink(missing_ok=True)  # of the report before this one
+        (Path(folder) / name).unlink(missing_ok=True)  # of the report before this one
     return written
 
 

@@ -47,5 +47,6 @@ class FeatureInfo:
         Raises:
             KeyError: a fact is missing.
         """
-        values = {field.name: facts[field.name] for field in fields(cls)}
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        given: dict[str, Any] = {field.name: facts[field.name] for field in fields(cls)}
+        values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in given.items()}
+        return cls(**values)

@@ -37,7 +37,7 @@ def as_found(model: nn.Module) -> Iterator[None]:
             _set_training((module, False) for module in modules)
             for module, _ in compiled:  # of model.compile(): it skips hooks added after its first call silently
                 module._compiled_call_impl = None
-            with torch.inference_mode(False), torch.enable_grad(), _random_state(model), _unfused_attention():
+            with torch.inference_mode(False), torch.enable_grad(), _random_state(model), unfused_attention():
                 yield
         finally:
             for module, implementation in compiled:
@@ -175,7 +175,7 @@ _fastpath_as_found = True
 
 
 @contextmanager
-def _unfused_attention() -> Iterator[None]:
+def unfused_attention() -> Iterator[None]:
     """Keep transformers off their fused inference path, which skips inner hooks and rounds otherwise than autograd.
 
     torch 2.14 takes that path wherever no gradient is recorded. The switch is global: it goes back when the last of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from camapp.errors import LayerError
-from camapp.hooks.as_found import here
 from camapp.hooks.layers import Layer, find_layers
-from camapp.hooks.manager import HookManager
+from camapp.hooks.visits import Visits
 
 
 class NotExpandable(Exception):  # noqa: N818 - a signal between two rooms, never an error a user meets
@@ -103,27 +102,21 @@ class Capture:
         graph: bool = True,
     ) -> None:
         self.layers = find_layers(model, layers)
-        self.calls = {layer.key: 0 for layer in self.layers}
         self._rows = rows
         self._expand = expand
         self._most_bytes = most_bytes
         self._whole_graph = whole_graph
         self._graph = graph
         self._taps: dict[str, Tap] = {}
-        self._hooks = HookManager()
-        self._here = (0, 0)
+        self.calls = {layer.key: 0 for layer in self.layers}  #: how often each layer was called in this forward
+        self._visits: Visits | None = None
         self._grad_mode = True
 
     def __enter__(self) -> Capture:
-        self.calls = dict.fromkeys(self.calls, 0)  # a capture may be used again
-        self._taps.clear()
-        self._here = here()
+        self._taps.clear()  # a capture may be used again
         self._grad_mode = torch.is_grad_enabled()
-        for layer in self.layers:
-            if layer.input:
-                self._hooks.forward_pre(layer.module, self._on_input(layer))
-            else:
-                self._hooks.forward(layer.module, self._on_forward(layer))
+        self._visits = Visits(self.layers, self._tap).__enter__()
+        self.calls = self._visits.calls
         torch.set_grad_enabled(self._whole_graph and self._graph)
         return self
 
@@ -131,7 +124,9 @@ class Capture:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         torch.set_grad_enabled(self._grad_mode)
-        self._hooks.remove()
+        if self._visits is not None:
+            self._visits.__exit__(kind, error, trace)
+        self._visits = None  # it holds this capture, and no circle of objects shall wait for the garbage collector
 
     def __getitem__(self, key: str) -> Tap:
         """The tap of the layer named ``key``.
@@ -193,48 +188,11 @@ class Capture:
             raise _no_path(missed)
         return gradients
 
-    def _on_forward(self, layer: Layer) -> Callable[..., Any]:
-        """The forward hook that taps what comes out of ``layer``."""
-
-        def on_forward(module: nn.Module, args: Any, output: Any) -> Any:
-            call = self._counted(layer)
-            if call is None:
-                return None
-            tensor, put_back = _first_tensor(output, layer)
-            return put_back(self._tap(layer, call, tensor))
-
-        return on_forward
-
-    def _on_input(self, layer: Layer) -> Callable[..., Any]:
-        """The forward pre-hook that taps what goes into ``layer``: its first tensor of real numbers."""
-
-        def on_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            call = self._counted(layer)
-            if call is None:
-                return None
-            places: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-            for place, value in places:
-                if _is_real(value):
-                    tapped = {place: self._tap(layer, call, value)}
-                    replaced = tuple(tapped.get(number, arg) for number, arg in enumerate(args))
-                    return replaced, {name: tapped.get(name, arg) for name, arg in kwargs.items()}
-            raise LayerError(f'"{layer.name}" is given no tensor of real numbers. Choose another layer.')
-
-        return on_input
-
-    def _counted(self, layer: Layer) -> int | None:
-        """The number of this call of ``layer``; None where it is not to be tapped."""
-        if here() != self._here:
-            return None
-        call = self.calls[layer.key]
-        self.calls[layer.key] += 1
-        return call if layer.call in (None, call) else None
-
-    def _tap(self, layer: Layer, call: int, output: torch.Tensor) -> torch.Tensor:
+    def _tap(self, layer: Layer, call: int, output: torch.Tensor) -> torch.Tensor | None:
         """Record ``output``, let the graph begin here, and hand on what the model shall go on with."""
         if not self._graph:
             self._taps[layer.key] = Tap(layer.name, call, output.detach().clone())
-            return output
+            return None
         torch.set_grad_enabled(True)
         copy = output.clone()  # the module may have returned its own input, which others may yet overwrite
         tap = Tap(layer.name, call, copy.detach())
@@ -262,26 +220,6 @@ class Capture:
         probe = nn.Identity()
         probe.register_full_backward_hook(on_backward)
         return probe
-
-
-def _first_tensor(output: Any, layer: Layer) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
-    """The tensor to tap in a layer's output, and how to put a new one in its place."""
-    first = output[0] if isinstance(output, tuple | list) and output else output
-    if not _is_real(first):
-        given = f"a {first.dtype} tensor" if isinstance(first, torch.Tensor) else type(first).__name__
-        raise LayerError(
-            f'"{layer.name}" gives {given}, not a tensor of real numbers, so it has no gradient. Choose another layer.'
-        )
-    if first is output:
-        return first, lambda tensor: tensor
-    kind, rest = type(output), output[1:]
-    if hasattr(output, "_replace"):  # a named tuple
-        return first, lambda tensor: kind(tensor, *rest)
-    return first, lambda tensor: kind([tensor, *rest])
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _no_path(layers: list[str]) -> NoPath:

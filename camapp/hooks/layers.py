@@ -11,39 +11,42 @@ from torch import nn
 
 from camapp.errors import LayerError, ModelError, did_you_mean
 
-_PLACE = re.compile(r"(?P<name>.*?)(?:@(?P<call>\d+))?(?P<input>:input)?")
+PLACE = re.compile(r"(?P<name>.*?)(?:@(?P<call>\d+))?(?:(?P<input>:input)|#(?P<output>\w+))?")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a model, which of its calls within a forward is meant, and whether its output or its input.
+    """One place of a model: a layer, which of its calls within a forward, and which of its outputs or its input.
 
     Args:
         name: the module's dotted name.
         module: the module.
         call: the number of the call, from 0; None for the last one.
         input: whether what goes into the layer is meant, instead of what comes out.
+        output: which part of what comes out, where that is a tuple, a list or a mapping; None for the first tensor.
     """
 
     name: str
     module: nn.Module
     call: int | None = None
     input: bool = False
+    output: str | None = None
 
     @property
     def key(self) -> str:
-        """The text that names this place: ``layer4.relu``, ``layer4.relu@0`` for one call, ``layer4:input``."""
-        return self.name + ("" if self.call is None else f"@{self.call}") + (":input" if self.input else "")
+        """The text that names this place: ``layer4``, ``layer4.relu@0`` for a call, ``layer4:input``, ``lstm#1``."""
+        call = "" if self.call is None else f"@{self.call}"
+        return f"{self.name}{call}" + (":input" if self.input else "" if self.output is None else f"#{self.output}")
 
 
 def module_name(key: str) -> str:
-    """The module's name in the name of a place: without ``@call`` and ``:input``."""
-    place = _PLACE.fullmatch(key)
+    """The module's name in the name of a place: without ``@call``, ``:input`` and ``#part``."""
+    place = PLACE.fullmatch(key)
     return place["name"] if place else key
 
 
 def find_layer(model: nn.Module, layer: str | nn.Module) -> Layer:
-    """The layer of ``model`` that is meant by a dotted name, by ``name@call``, ``name:input``, or the module itself.
+    """The layer of ``model`` meant by ``name``, ``name@call``, ``name:input``, ``name#part``, or the module itself.
 
     Raises:
         LayerError: the model has no such layer; the message names the closest ones.
@@ -59,10 +62,10 @@ def find_layer(model: nn.Module, layer: str | nn.Module) -> Layer:
         pass  # a call of a layer, or a name that the model does not have
     modules = dict(model.named_modules(remove_duplicate=False))
     modules.pop("", None)
-    place = _PLACE.fullmatch(layer)
+    place = PLACE.fullmatch(layer)
     if place and place["name"] in modules:
         call = None if place["call"] is None else int(place["call"])
-        return Layer(place["name"], modules[place["name"]], call, place["input"] is not None)
+        return Layer(place["name"], modules[place["name"]], call, place["input"] is not None, place["output"])
     kind, name = type(model).__name__, place["name"] if place else layer
     raise LayerError(f'No layer "{layer}" in {kind}.{did_you_mean(name, modules)} ({len(modules)} layers in all.)')
 

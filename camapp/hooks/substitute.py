@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import TracebackType
 from typing import TypeAlias
 
 import torch
 from torch import nn
 
-from camapp.hooks.capture import Capture
-from camapp.hooks.layers import Layer
+from camapp.hooks.layers import Layer, find_layer
+from camapp.hooks.visits import Visits
 
 # Takes what a layer gave (or is given) and returns what the network goes on with.
 Alter: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 
-class Substitute(Capture):
+class Substitute:
     """Hands a layer's output through a function while a model runs; the network behind it goes on with the result.
 
     The result may have another number of rows than the layer gave, so that the network before it runs on one picture
@@ -40,15 +41,27 @@ class Substitute(Capture):
     """
 
     def __init__(self, model: nn.Module, layer: str | nn.Module, alter: Alter) -> None:
-        super().__init__(model, [layer], graph=False)
-        self.altered = 0
+        self.altered = 0  #: how often the function was called
+        self._layer = find_layer(model, layer)
         self._alter = alter
+        self._visits: Visits | None = None
+        self._grad_mode = True
 
     def __enter__(self) -> Substitute:
-        self.altered = 0  #: how often the function was called
-        super().__enter__()
+        self.altered = 0
+        self._grad_mode = torch.is_grad_enabled()
+        self._visits = Visits([self._layer], self._altered).__enter__()
+        torch.set_grad_enabled(False)
         return self
 
-    def _tap(self, layer: Layer, call: int, output: torch.Tensor) -> torch.Tensor:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        torch.set_grad_enabled(self._grad_mode)
+        if self._visits is not None:
+            self._visits.__exit__(kind, error, trace)
+        self._visits = None  # it holds this object, and no circle of objects shall wait for the garbage collector
+
+    def _altered(self, layer: Layer, call: int, output: torch.Tensor) -> torch.Tensor:
         self.altered += 1
         return self._alter(output)

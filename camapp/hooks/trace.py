@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from camapp.errors import closest
 from camapp.hooks.as_found import as_found, here
 from camapp.hooks.manager import HookManager
 
@@ -50,6 +51,15 @@ def trace_calls(model: nn.Module, inputs: torch.Tensor, *, measure: bool = False
                 hooks.forward(module, recorder.hook(name))
         model(inputs.clone())  # a model may change its input in place
     return recorder.calls
+
+
+def that_ran(calls: list[Call], layer: str) -> str:
+    """A sentence that names the layers nearest to one that did not run, of those that did."""
+    ran = list(dict.fromkeys(call.name for call in calls))
+    parent = layer.rpartition(".")[0]
+    beside = [name for name in ran if parent and (name == parent or name.startswith(f"{parent}."))]
+    near = [*closest(layer, ran), *beside][:4] or ran[-4:]
+    return f"Layers that ran: {', '.join(dict.fromkeys(near))}."
 
 
 class _Recorder:

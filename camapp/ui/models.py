@@ -8,9 +8,10 @@ from pathlib import Path
 
 from camapp.backbones.cards import ModelCard, find_card, list_cards
 from camapp.backbones.layers import LayerInfo, list_layers
-from camapp.backbones.load import DEFAULT_MODEL, LoadedModel, load_model, read_labels
+from camapp.backbones.load import DEFAULT_MODEL, LoadedModel, read_labels
 from camapp.backbones.weights import locate, obtain
 from camapp.errors import ModelError, did_you_mean
+from camapp.loading import load_model
 
 MOST_LOADED = 3
 

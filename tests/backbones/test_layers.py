@@ -79,8 +79,8 @@ def test_recommended_layers_of_unusual_families(name: str, layer: str) -> None:
 
 
 def test_a_loaded_model_lists_its_layers_without_inputs() -> None:
-    from camapp.backbones.load import load_model
     from camapp.errors import UsageError
+    from camapp.loading import load_model
 
     listed = list_layers(load_model("efficientnet_lite0", random_weights=True, device="cpu"))
     assert [one.name for one in listed if one.recommended] == ["bn2"]

@@ -12,10 +12,11 @@ import torchvision
 from safetensors.torch import save_file
 
 from camapp.backbones.cards import find_card, list_cards
-from camapp.backbones.load import LoadedModel, build, load_model, read_labels
+from camapp.backbones.load import LoadedModel, build, read_labels
 from camapp.backbones.weights import locate
 from camapp.errors import ModelError, TargetError, UsageError, WeightsError
 from camapp.images.decode import decode
+from camapp.loading import load_model
 from camapp.resources import resource_folder
 
 CATS = {281, 282, 285}  # tabby, tiger cat, Egyptian cat

@@ -7,9 +7,9 @@ import torch
 from sklearn.decomposition import NMF
 from torch import nn
 
-from camapp.backbones.load import load_model
 from camapp.cam.factorization import factorize
 from camapp.errors import LayerError, UsageError
+from camapp.loading import load_model
 from tests.cam.methods.layer_methods import Rectified, Seen, Tokens
 
 

@@ -12,10 +12,10 @@ from PIL import Image
 
 from camapp.errors import AnnotationError
 from camapp.evaluation.boxes import Annotations, Box, PictureBoxes, fit_to_picture, object_boxes
-from camapp.evaluation.sources import PictureFile, find_pictures
 from camapp.images.decode import decode
 from camapp.images.geometry import FITS, Fit, Geometry, Preprocessing, prepare
 from camapp.images.picture import Picture
+from camapp.sources.pictures import PictureFile, find_pictures
 from tests.evaluation.annotated import Edges, bright_edges, write_picture
 
 WHOLE = Geometry((100, 80), (100, 80), 0, 0, 1, 1, "stretch")

@@ -17,8 +17,8 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from PIL import Image
 
-from camapp.backbones.load import load_model
 from camapp.explainer import explain
+from camapp.loading import load_model
 from tests.images.odd_pictures import ODD_PICTURES, Odd
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"

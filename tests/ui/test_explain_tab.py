@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from camapp.backbones.load import load_model
 from camapp.explainer import explain
+from camapp.loading import load_model
 
 pytestmark = pytest.mark.browser
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from camapp.backbones.inputs import run_channels_last
 from camapp.backbones.load import LoadedModel
 from camapp.cam.targets.output import class_logits
 from camapp.errors import TargetError, UsageError
@@ -158,20 +159,12 @@ def class_probability(
     check_positive("batch_size", 64 if batch_size is None else batch_size)
     module = unwrap(model.module if isinstance(model, LoadedModel) else model)
     parameter = next((p for p in module.parameters() if p.is_floating_point()), None)
-    cannot: list[bool] = []  # filled once the model has refused pictures that are channels last
 
     def predict(inputs: Tensor) -> Tensor:
-        wanted = inputs.device.type == "cpu" and not cannot if channels_last is None else channels_last
-        if not wanted:
-            return _logits(module, inputs.contiguous())
-        try:
-            return _logits(module, inputs.contiguous(memory_format=torch.channels_last))
-        except RuntimeError:  # a view() of what is not contiguous; any other fault shows again below
-            if channels_last:
-                raise
-            logits = _logits(module, inputs.contiguous())
-            cannot.append(True)
-            return logits
+        if channels_last is None:
+            return run_channels_last(module, partial(_logits, module), inputs.contiguous())
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        return _logits(module, inputs.contiguous(memory_format=layout))
 
     def score(inputs: Tensor, targets: Tensor) -> Tensor:
         inputs = inputs.detach() if parameter is None else inputs.detach().to(parameter.device, parameter.dtype)

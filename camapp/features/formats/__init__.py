@@ -13,7 +13,7 @@ from camapp.features.formats.parquet import write_stream
 from camapp.features.table import FeatureTable
 from camapp.files import put_aside
 
-__all__ = ["FORMATS", "Format", "load_features", "save_features", "write_stream"]
+__all__ = ["FORMATS", "Format", "check_target", "load_features", "save_features", "write_stream"]
 
 DEFAULT = "parquet"
 
@@ -73,10 +73,25 @@ def save_features(
     Raises:
         UsageError: an unknown format or suffix, one of another format, or something is there already.
     """
-    name, path = _target(Path(path), format)
-    _refuse_existing(path, FORMATS[name], overwrite)
+    name, path = check_target(path, format, overwrite=overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
     return FORMATS[name].write(table, path)
+
+
+def check_target(
+    path: str | os.PathLike[str], format: str | None = None, *, overwrite: bool = False
+) -> tuple[str, Path]:
+    """Make sure that a table can be written to a path, before hours are spent on it.
+
+    Returns:
+        The name of the format and the path, with its suffix.
+
+    Raises:
+        UsageError: as ``save_features``.
+    """
+    name, path = _target(Path(path), format)
+    _refuse_existing(path, FORMATS[name], overwrite)
+    return name, path
 
 
 def load_features(path: str | os.PathLike[str]) -> FeatureTable:

@@ -25,7 +25,9 @@ from camapp.features.probe.measures import (
 )
 from camapp.features.probe.probe import Probe
 from camapp.features.probe.reading import Features, indices, label_names, quoted
-from camapp.features.probe.saving import check_folder, write_files
+from camapp.files import check_report_folder, write_atomically, write_together
+
+FILES = ("confusion.png", "misclassified.csv", "report.json", "report.md")
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class ProbeReport:
 
         content = confusion_png(self.confusion, self.classes)
         if path is not None:
-            write_files({Path(path): content})
+            write_atomically(Path(path), content)
         return content
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[Path]:
@@ -138,8 +140,8 @@ class ProbeReport:
             "report.json": json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False).encode(),
             "report.md": f"{self.to_markdown()}\n![Confusion matrix](confusion.png)\n".encode(),
         }
-        check_folder(Path(folder), list(contents), overwrite=overwrite)
-        return write_files({Path(folder) / name: content for name, content in contents.items()})
+        check_report_folder(Path(folder), FILES, overwrite=overwrite)
+        return write_together(Path(folder), contents)
 
 
 def evaluate_probe(

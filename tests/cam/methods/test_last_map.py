@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from camapp.backbones.load import LoadedModel, load_model
+from camapp.backbones.load import LoadedModel
 from camapp.cam import GradCAM
 from camapp.cam.engine import Method
 from camapp.cam.methods.cam import CAM
@@ -18,6 +18,7 @@ from camapp.cam.methods.products import HiResCAM
 from camapp.cam.methods.xgradcam import XGradCAM
 from camapp.cam.targets import ClassDifference, ClassProbability
 from camapp.errors import CamappError, LayerError, OutputError, TargetError
+from camapp.loading import load_model
 from tests.cam.methods.layer_methods import Rectified, Tokens
 
 

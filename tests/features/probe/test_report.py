@@ -17,7 +17,6 @@ from sklearn import metrics
 
 from camapp.errors import UsageError
 from camapp.features.probe import KINDS, Probe, ProbeReport, evaluate_probe, fit_probe
-from camapp.features.probe import saving as saving_module
 from tests.features.probe.clouds import clouds
 
 FILES = ["confusion.png", "misclassified.csv", "report.json", "report.md"]
@@ -196,4 +195,3 @@ def test_the_picture_goes_to_a_file_too(tmp_path: Path) -> None:
     content = report.confusion_png(tmp_path / "matrix.png")
     assert (tmp_path / "matrix.png").read_bytes() == content == report.confusion_png()
     assert os.listdir(tmp_path) == ["matrix.png"]
-    assert saving_module.write_files({}) == []

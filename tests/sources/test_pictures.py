@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from camapp.errors import UsageError
-from camapp.evaluation.sources import find_pictures
+from camapp.sources.pictures import find_pictures
 
 
 @pytest.fixture

@@ -1,15 +1,16 @@
-"""Which pictures a source means: a folder, a file, a pattern, or a list of files."""
+"""Which pictures a source means: a folder, a file, a pattern, a list of files, or a table of files and labels."""
 
 from __future__ import annotations
 
+import csv
 import glob
 import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from camapp.errors import UsageError
@@ -22,6 +23,10 @@ SUFFIXES = frozenset(
     for ending in re.split(r"\W+", "jpg jpeg jpe jfif png webp gif avif tif tiff bmp heic heif ppm pgm pbm pnm")
 )
 LIST_SUFFIXES = (".txt", ".lst", ".list")
+TABLE_SUFFIXES = (".csv", ".tsv")
+# What the columns of a table of pictures may be called, in any case.
+PATH_COLUMNS = ("path", "file", "filename", "file_name", "filepath", "image", "picture", "name")
+LABEL_COLUMNS = ("label", "class", "class_name", "target", "category")
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,12 @@ class PictureFile:
     Args:
         path: where it is.
         name: what reports call it: its path inside the source's folder, with forward slashes; unique in a run.
+        label: the subfolder of the source's folder that it lies in, or what the table says; None where there is none.
     """
 
     path: Path
     name: str
+    label: str | None = None
 
 
 def find_pictures(source: Source, limit: int | None = None) -> list[PictureFile]:
@@ -42,8 +49,9 @@ def find_pictures(source: Source, limit: int | None = None) -> list[PictureFile]
 
     Args:
         source: a folder (searched with its subfolders, sorted by name), a picture file, a pattern such as
-            ``"photos/*.jpg"`` (``**`` takes subfolders in), a text file (.txt, .lst, .list) with one path a line, or a
-            sequence of all these. Paths in a list count from the folder that the list lies in.
+            ``"photos/*.jpg"`` (``**`` takes subfolders in), a text file (.txt, .lst, .list) with one path a line, a
+            table (.csv, .tsv) with a column ``path`` and perhaps a column ``label``, or a sequence of all these. Paths
+            in a list or table count from the folder that it lies in.
         limit: take only the first so many.
 
     Raises:
@@ -60,7 +68,10 @@ def find_pictures(source: Source, limit: int | None = None) -> list[PictureFile]
             found.setdefault(Path(os.path.abspath(picture.path)), picture)
     pictures = list(found.values())[:limit]
     shared = {name for name, count in Counter(one.name for one in pictures).items() if count > 1}
-    return [PictureFile(one.path, _printable(one.path if one.name in shared else Path(one.name))) for one in pictures]
+    return [
+        replace(one, name=_printable(one.path if one.name in shared else Path(one.name)), label=_text(one.label))
+        for one in pictures
+    ]
 
 
 def check_count(name: str, value: object, least: int) -> None:
@@ -79,6 +90,8 @@ def _pictures_of(source: str) -> list[PictureFile]:
         return _in_folder(path)
     if path.suffix.lower() in LIST_SUFFIXES and path.is_file():
         return _in_list(path)
+    if path.suffix.lower() in TABLE_SUFFIXES and path.is_file():
+        return _in_table(path)
     if path.exists() or not glob.has_magic(source):
         return [PictureFile(path, path.name)]  # one that is missing is reported like one that cannot be read
     hits = [Path(hit) for hit in sorted(glob.glob(str(path), recursive=True)) if not Path(hit).is_dir()]
@@ -96,7 +109,42 @@ def _in_folder(folder: Path) -> list[PictureFile]:
     ]
     if not paths:
         raise UsageError(f"There is no picture in the folder {folder} (no file that ends in .jpg, .png, .webp, ...).")
-    return _named_from(sorted(paths), folder)
+    return [
+        replace(one, label=PurePosixPath(one.name).parts[0] if "/" in one.name else None)
+        for one in _named_from(sorted(paths), folder)
+    ]
+
+
+def _in_table(path: Path) -> list[PictureFile]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+            file.seek(0)
+            rows = list(csv.reader(file, delimiter=max(",;\t", key=first.count)))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path} is not a table of pictures: {error}. Give UTF-8 text with commas.") from error
+    heads = [cell.strip().lower() for cell in rows[0]] if rows else []
+    column = next((heads.index(name) for name in PATH_COLUMNS if name in heads), None)
+    if column is None:
+        raise UsageError(
+            f'The table {path} has no column "path": its first line is {", ".join(heads) or "empty"}. Name the columns '
+            '"path" and "label" there.'
+        )
+    labels = next((heads.index(name) for name in LABEL_COLUMNS if name in heads), None)
+    found = []
+    for number, row in enumerate(rows[1:], start=2):
+        if not any(row):
+            continue
+        if len(row) != len(heads) or not row[column].strip():
+            raise UsageError(
+                f"The table {path} is wrong in line {number}: {len(row)} cells under {len(heads)} columns, or no path."
+            )
+        name = row[column].strip()
+        label = row[labels].strip() if labels is not None else ""
+        found.append(PictureFile(path.parent / Path(name).expanduser(), Path(name).as_posix(), label or None))
+    if not found:
+        raise UsageError(f"The table {path} names no picture. Give one a line under its first line.")
+    return found
 
 
 def _in_list(path: Path) -> list[PictureFile]:
@@ -117,3 +165,7 @@ def _named_from(paths: list[Path], folder: Path) -> list[PictureFile]:
 def _printable(path: Path) -> str:
     """The path as text that any file can hold; names of files need not be Unicode."""
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+
+
+def _text(label: str | None) -> str | None:
+    return None if label is None else os.fsencode(label).decode("utf-8", "backslashreplace")

@@ -1,0 +1,108 @@
+"""camapp features: the features of pictures as a file, or the channels of one picture as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.markup import escape
+
+from camapp.cli.options import (
+    SOME_FAILED,
+    BatchOption,
+    DeviceOption,
+    FitOption,
+    ModelOption,
+    ModelsOption,
+    PoolOption,
+    RandomOption,
+    WorkersOption,
+    load,
+    split_names,
+)
+from camapp.terminal import complain, out, print_object, report_failure, with_progress
+
+
+def features(
+    source: Annotated[str, typer.Argument(help="A folder, a picture, a pattern, a list (.txt) or a table (.csv).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The file; its ending is the format: .parquet, .npz, ...")
+    ],
+    layers: Annotated[str, typer.Option(help="Layers, parted by commas: names, blocks.*, blocks[-4:], last.")] = (
+        "penultimate"
+    ),
+    model: ModelOption = "efficientnet_lite0",
+    pool: PoolOption = "auto",
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale each picture's features to length 1.")] = False,
+    file_format: Annotated[str | None, typer.Option("--format", help="The format, if the ending does not say.")] = None,
+    dtype: Annotated[str, typer.Option(help="float32 or float16.")] = "float32",
+    grid: Annotated[
+        str | None, typer.Option(help="Paint this layer's channels for one picture instead; OUT is a .png.")
+    ] = None,
+    scale: Annotated[
+        Literal["channel", "common"], typer.Option(help="Of --grid: channel (each by itself) or common.")
+    ] = "channel",
+    limit: Annotated[int | None, typer.Option(help="Take only the first N pictures.")] = None,
+    batch_size: BatchOption = 32,
+    workers: WorkersOption = None,
+    fit: FitOption = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as one JSON object.")] = False,
+    device: DeviceOption = "auto",
+    models: ModelsOption = None,
+    random_weights: RandomOption = False,
+) -> None:
+    """Take the features of pictures out of a backbone: one row a picture, with its label where folders are labels."""
+    from camapp.images.geometry import checked_fit
+
+    how = None if fit is None else checked_fit(fit)
+    if grid is not None:
+        from camapp.transfer.channels import save_channel_grid
+
+        loaded = load(model, models, device, random_weights)
+        painted = save_channel_grid(loaded, source, grid, file, scale=scale, fit=how, overwrite=overwrite)
+        left = f" ({painted.left_out} of less variance left out)" if painted.left_out else ""
+        out.print(escape(f"{file}: {len(painted.channels)} channels of {grid}{left}"))
+        return
+    from camapp.features.formats import check_target
+    from camapp.transfer import extract_features
+
+    check_target(file, file_format, overwrite=overwrite)
+    loaded = load(model, models, device, random_weights)
+    table = extract_features(
+        loaded,
+        source,
+        layers=split_names(layers),
+        pool=pool,
+        normalize=normalize,
+        dtype=dtype,
+        fit=how,
+        batch_size=batch_size,
+        workers=workers,
+        limit=limit,
+        progress=with_progress,
+    )
+    table.save(file, file_format, overwrite=overwrite)
+    if as_json:
+        facts = {layer: info.to_dict() for layer, info in table.info.items()}
+        print_object(
+            {
+                "out": str(file),
+                "pictures": len(table),
+                "classes": list(table.classes) if table.labels is not None else None,
+                "layers": facts,
+                "failures": [{"input": name, "error": reason} for name, reason in table.failures],
+            }
+        )
+    else:
+        labelled = f" of {len(table.classes)} classes" if table.labels is not None else ""
+        out.print(f"[bold]{escape(str(file))}[/]  {len(table)} pictures{labelled}")
+        for layer, info in table.info.items():
+            size = "x".join(map(str, info.size))
+            out.print(escape(f"  {layer}: {size} {table[layer].dtype}, {info.pool} of {info.kind} {info.layer}"))
+    for name, reason in table.failures:
+        report_failure(name, reason)
+    if table.failures:
+        complain(f"{len(table.failures)} of {len(table) + len(table.failures)} pictures failed")
+        raise typer.Exit(SOME_FAILED)

@@ -1,0 +1,172 @@
+"""compare_features: which backbone and which of its layers tell the user's classes best, and at what cost."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from camapp.backbones.load import LoadedModel
+from camapp.errors import UsageError
+from camapp.features.extractor import FeatureExtractor
+from camapp.features.probe import evaluate_probe, fit_probe, split
+from camapp.images.geometry import Fit
+from camapp.loading import load_model
+from camapp.sources.pictures import Source
+from camapp.transfer.extraction import Progress, check_labelled, extract_features
+
+_TIMED_PICTURES, _TIMED_ROUNDS = 8, 3
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """How well the features of one layer tell the classes.
+
+    Args:
+        model: the backbone's name.
+        layer: the layer's name, as asked for.
+        pool: how it was pooled.
+        size: D, numbers a picture.
+        accuracy: the share of test pictures told right.
+        balanced_accuracy: the mean recall of the classes.
+        milliseconds: of the backbone up to that layer, a picture, in a batch of 8 on the device used.
+        seconds: to fit the probe, the choice of its setting included.
+    """
+
+    model: str
+    layer: str
+    pool: str
+    size: int
+    accuracy: float
+    balanced_accuracy: float
+    milliseconds: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FeatureComparison:
+    """Candidates, the best first; of those alike the one with the smallest features.
+
+    Args:
+        rows: one a candidate.
+        kind: of the probes.
+        trained: how many pictures they were trained on.
+        tested: how many they were tried on.
+        failures: pictures that could not be read: name and reason.
+    """
+
+    rows: tuple[Candidate, ...]
+    kind: str
+    trained: int
+    tested: int
+    failures: tuple[tuple[str, str], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return asdict(self)
+
+
+def compare_features(
+    models: str | LoadedModel | Sequence[str | LoadedModel],
+    train: Source,
+    test: Source | None = None,
+    *,
+    layers: Sequence[str] = ("penultimate",),
+    pool: str = "auto",
+    normalize: bool = False,
+    kind: str = "linear",
+    test_share: float = 0.25,
+    seed: int = 0,
+    fit: Fit | None = None,
+    batch_size: int = 32,
+    workers: int | None = None,
+    progress: Progress = iter,
+) -> FeatureComparison:
+    """Train one probe for each layer of each backbone, and compare them.
+
+    The layers of one backbone come from one pass over the pictures.
+
+    Args:
+        models: one or several, as for ``extract_features``.
+        train: as for ``train_probe``.
+        test: as for ``train_probe``.
+        layers: the candidates of each backbone; names, patterns and aliases of ``FeatureExtractor``.
+        pool: one of ``camapp.features.POOLS``.
+        normalize: scale each picture's features of a layer to length 1 (L2).
+        kind: of the probes.
+        test_share: the share of ``train`` kept apart, where there is no ``test``.
+        seed: of the split and the cross-validation.
+        fit: "crop", "letterbox" or "stretch"; each model card's own way by default.
+        batch_size: pictures in one forward.
+        workers: threads that decode pictures.
+        progress: wraps the pictures' names, to show how far it is.
+
+    Raises:
+        UsageError, LayerError, ModelError, WeightsError, DecodeError: as ``train_probe``.
+
+    Example:
+        >>> table = camapp.compare_features(["efficientnet_lite0", "efficientnet_lite2"], "train", "test")
+        >>> table.rows[0].model, table.rows[0].accuracy
+    """
+    given = [models] if isinstance(models, str | LoadedModel) else list(models)
+    if not given:
+        raise UsageError("No model is named. Name one or more.")
+    rows: list[Candidate] = []
+    trained = tested = 0
+    failures: dict[str, str] = {}
+    for one in given:
+        loaded = load_model(one) if isinstance(one, str) else one
+        options: dict[str, Any] = {
+            "layers": layers,
+            "pool": pool,
+            "normalize": normalize,
+            "fit": fit,
+            "batch_size": batch_size,
+            "workers": workers,
+            "progress": progress,
+        }
+        learnt = extract_features(loaded, train, **options)
+        check_labelled(learnt, "train")
+        if test is None:
+            kept, apart = split(learnt.labels or (), test_share, seed)
+            learnt, tried = learnt.rows(kept), learnt.rows(apart)
+        else:
+            tried = extract_features(loaded, test, **options)
+            check_labelled(tried, "test")
+        failures |= dict((*learnt.failures, *tried.failures))
+        trained, tested = len(learnt), len(tried)
+        for layer in learnt.layers:
+            start = time.perf_counter()
+            probe = fit_probe(learnt.flat(layer), learnt.labels or (), kind=kind, seed=seed)
+            seconds = time.perf_counter() - start
+            report = evaluate_probe(probe, tried.flat(layer), tried.labels or ())
+            rows.append(
+                Candidate(
+                    loaded.name,
+                    layer,
+                    learnt.info[layer].pool,
+                    learnt.flat(layer).shape[1],
+                    report.accuracy,
+                    report.balanced_accuracy,
+                    _milliseconds(loaded, layer, pool),
+                    seconds,
+                )
+            )
+    rows.sort(key=lambda row: (-row.accuracy, row.size))
+    return FeatureComparison(tuple(rows), kind, trained, tested, tuple(failures.items()))
+
+
+def _milliseconds(model: LoadedModel, layer: str, pool: str) -> float:
+    """What the forward up to a layer takes, a picture: the median of a few batches after one to warm up."""
+    extractor = FeatureExtractor(model, layer, pool, channels_last=True)
+    inputs = torch.zeros(_TIMED_PICTURES, 3, *model.card.input.size, device=model.device)
+    taken = []
+    for _ in range(_TIMED_ROUNDS + 1):
+        start = time.perf_counter()
+        extractor(inputs)[layer].sum().item()  # waits for a GPU
+        taken.append(time.perf_counter() - start)
+    return 1000 * statistics.median(taken[1:]) / _TIMED_PICTURES

@@ -1,0 +1,169 @@
+"""extract_features: the features of all pictures of a source, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from camapp.backbones.load import LoadedModel
+from camapp.errors import DecodeError, UsageError
+from camapp.explanation import versions
+from camapp.features.extractor import FeatureExtractor
+from camapp.features.features import Features
+from camapp.features.info import FeatureInfo
+from camapp.features.table import FeatureTable
+from camapp.hooks.selection import Pattern
+from camapp.images.geometry import Fit, checked_fit
+from camapp.loading import load_model
+from camapp.sources.batches import load_batches
+from camapp.sources.pictures import PictureFile, Source, find_pictures
+
+# Wraps the pictures' names, to show how far it is.
+Progress = Callable[[list[str]], Iterable[str]]
+
+
+def extract_features(
+    model: str | LoadedModel,
+    source: Source,
+    *,
+    layers: Pattern | Sequence[Pattern] = "penultimate",
+    pool: str = "auto",
+    normalize: bool = False,
+    dtype: str = "float32",
+    fit: Fit | None = None,
+    batch_size: int = 32,
+    workers: int | None = None,
+    limit: int | None = None,
+    channels_last: bool = True,
+    progress: Progress = iter,
+) -> FeatureTable:
+    """Take the features of pictures out of a backbone.
+
+    Args:
+        model: the name of a model card, the path of a card or of a ``.camapp`` file, or a ``LoadedModel``.
+        source: a folder, whose subfolders are the labels; a picture, a pattern, a list of files, a table (.csv) of
+            paths and labels, or a sequence of these; see ``find_pictures``.
+        layers: as for ``FeatureExtractor``.
+        pool: one of ``camapp.features.POOLS``.
+        normalize: scale each picture's features of a layer to length 1 (L2).
+        dtype: ``"float32"`` or ``"float16"``.
+        fit: "crop", "letterbox" or "stretch"; the model card's own way by default.
+        batch_size: pictures in one forward; the features do not depend on it but by rounding.
+        workers: threads that decode pictures; as many as there are processors, up to 8, by default.
+        limit: take only the first so many pictures.
+        channels_last: as for ``FeatureExtractor``.
+        progress: wraps the pictures' names, to show how far it is.
+
+    Returns:
+        One row for each picture that could be read, in the order of the source. Labels where every row has one. The
+        others are in its ``failures``, with the reason.
+
+    Raises:
+        UsageError: no such source, or an option that cannot be meant.
+        LayerError: a layer that does not exist, never runs, or cannot be pooled as asked.
+        ModelError, WeightsError: a model that cannot be loaded.
+        DecodeError: not one of the pictures can be read.
+
+    Example:
+        >>> table = camapp.extract_features("efficientnet_lite0", "photos", layers=["blocks.5", "penultimate"])
+        >>> table["penultimate"].shape, table.labels[:2]
+        >>> table.save("photos.parquet")
+    """
+    loaded = load_model(model) if isinstance(model, str) else model
+    if not isinstance(loaded, LoadedModel):
+        raise UsageError(
+            f"model is a {type(model).__name__}; needed is a card's name or a LoadedModel, such as camapp.wrap_model "
+            "makes of any nn.Module."
+        )
+    how = None if fit is None else checked_fit(fit)
+    extractor = FeatureExtractor(loaded, layers, pool, normalize=normalize, dtype=dtype, channels_last=channels_last)
+    pictures = find_pictures(source, limit)
+    gathered = _Gathered(pictures)
+    names = iter(progress([picture.name for picture in pictures]))
+    for batch in load_batches(loaded, pictures, batch_size=batch_size, workers=workers, fit=how):
+        gathered.failures += [(pictures[row].name, reason) for row, reason in batch.failures]
+        if batch.rows:
+            gathered.add(batch.rows, extractor(batch.inputs))
+        for _ in range(len(batch.rows) + len(batch.failures)):
+            next(names, None)
+    next(names, None)  # lets a bar finish
+    return gathered.table(_provenance(loaded, extractor, how))
+
+
+def check_labelled(table: FeatureTable, what: str) -> None:
+    """Refuse features without labels, where classes are to be learnt.
+
+    Args:
+        table: the features.
+        what: whose pictures they are, for the error.
+
+    Raises:
+        UsageError: they have none.
+    """
+    if table.labels is None:
+        loose = next(iter(table.names), "")
+        raise UsageError(
+            f"The pictures of {what} have no labels (such as {loose}). Sort them into one subfolder a class, or give a "
+            "table (.csv) with the columns path and label."
+        )
+
+
+@dataclass
+class _Gathered:
+    """The features of the pictures so far, in arrays for all of them, filled row by row."""
+
+    pictures: list[PictureFile]
+    rows: list[int] = field(default_factory=list)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    info: dict[str, FeatureInfo] = field(default_factory=dict)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, rows: tuple[int, ...], features: Features) -> None:
+        values = features.numpy()
+        if not self.arrays:
+            self.info = dict(features.info)
+            self.arrays = {
+                name: np.empty((len(self.pictures), *array.shape[1:]), array.dtype) for name, array in values.items()
+            }
+        filled = slice(len(self.rows), len(self.rows) + len(rows))
+        for name, array in values.items():
+            self.arrays[name][filled] = array
+        self.rows += rows
+
+    def table(self, provenance: dict[str, Any]) -> FeatureTable:
+        if not self.rows:
+            name, reason = self.failures[0]
+            raise DecodeError(f"None of {len(self.pictures)} picture(s) can be read. The first, {name}: {reason}")
+        read = [self.pictures[row] for row in self.rows]
+        labels = [picture.label for picture in read]
+        return FeatureTable(
+            names=tuple(picture.name for picture in read),
+            features={name: array[: len(read)] for name, array in self.arrays.items()},
+            info=self.info,
+            labels=None if None in labels else tuple(map(str, labels)),
+            provenance=provenance,
+            failures=tuple(self.failures),
+        )
+
+
+def _provenance(model: LoadedModel, extractor: FeatureExtractor, fit: Fit | None) -> dict[str, Any]:
+    """What the features come from: enough to make them again."""
+    return {
+        "model": model.name,
+        "weights": {
+            "source": model.weights.source,
+            "sha256": model.weights.sha256,
+            "random": model.weights.random,
+        },
+        "input": {**model.card.input.model_dump(mode="json"), "fit": fit or model.card.preprocessing.fit},
+        "layers": [str(layer) for layer in extractor.layers],
+        "pool": extractor.pool,
+        "normalize": extractor.normalize,
+        "dtype": extractor.dtype,
+        "channels_last": extractor.channels_last,
+        "device": str(model.device),
+        "versions": versions(),
+    }

@@ -1,0 +1,172 @@
+"""train_probe: a classifier of the user's own classes on the features of a backbone, tried on pictures kept apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from camapp.backbones.load import LoadedModel
+from camapp.errors import UsageError
+from camapp.features.probe import Probe, ProbeReport, evaluate_probe, fit_probe, split
+from camapp.features.saved import ProbeSettings, headed_model, save_probe
+from camapp.features.table import FeatureTable
+from camapp.hooks.selection import Pattern
+from camapp.images.geometry import Fit, checked_fit
+from camapp.loading import load_model
+from camapp.sources.pictures import Source
+from camapp.transfer.extraction import Progress, check_labelled, extract_features
+
+
+@dataclass(frozen=True)
+class TrainedProbe:
+    """A classifier with the backbone whose features it reads.
+
+    Args:
+        probe: the classifier of features.
+        backbone: whose features they are.
+        settings: which features they are.
+        report: how it did on the pictures kept apart; None where none were.
+        trained_on: names of the pictures that it was trained on.
+        failures: pictures of the sources that could not be read: name and reason.
+    """
+
+    probe: Probe
+    backbone: LoadedModel
+    settings: ProbeSettings
+    report: ProbeReport | None
+    trained_on: tuple[str, ...]
+    failures: tuple[tuple[str, str], ...] = ()
+
+    def model(self, name: str = "probe") -> LoadedModel:
+        """Backbone and classifier as one model, for ``camapp.explain`` and all else that takes a model."""
+        return headed_model(self.backbone, self.probe, self.settings, name)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write it as a file that ``camapp.load_model`` opens.
+
+        Args:
+            path: ends in ``.camapp``.
+            overwrite: replace a file of that name.
+
+        Raises:
+            UsageError: another ending, a file that is there, or a backbone that has no card to be loaded by.
+        """
+        facts: dict[str, Any] = {"pictures": len(self.trained_on)}
+        if self.report is not None:
+            facts |= {
+                "tested": self.report.pictures,
+                "accuracy": self.report.accuracy,
+                "balanced_accuracy": self.report.balanced_accuracy,
+            }
+        return save_probe(path, self.probe, self.backbone, self.settings, facts, overwrite=overwrite)
+
+
+def train_probe(
+    model: str | LoadedModel,
+    train: Source | FeatureTable,
+    test: Source | FeatureTable | None = None,
+    *,
+    layers: Pattern | Sequence[Pattern] = "penultimate",
+    pool: str = "auto",
+    normalize: bool = False,
+    kind: str = "linear",
+    C: float | None = None,  # noqa: N803 - scikit-learn's name of it
+    alpha: float | None = None,
+    k: int | None = None,
+    test_share: float = 0.25,
+    seed: int = 0,
+    fit: Fit | None = None,
+    batch_size: int = 32,
+    workers: int | None = None,
+    progress: Progress = iter,
+) -> TrainedProbe:
+    """Teach a frozen backbone your own classes, and see how well it tells them.
+
+    Args:
+        model: as for ``extract_features``.
+        train: a folder with one subfolder a class, a table (.csv) of paths and labels, or features taken before, by the
+            same model and settings.
+        test: the same, of pictures kept apart; where there are none, ``test_share`` of ``train`` is kept apart.
+        layers: whose features; those of several layers are joined.
+        pool: one of ``camapp.features.POOLS``.
+        normalize: scale each picture's features of a layer to length 1 (L2).
+        kind: ``"linear"``, ``"ridge"`` or ``"knn"``, as for ``camapp.features.probe.fit_probe``.
+        C: as for ``fit_probe``; found by cross-validation by default.
+        alpha: as for ``fit_probe``.
+        k: as for ``fit_probe``.
+        test_share: the share of ``train`` kept apart for the report, where there is no ``test``; 0 for none, so that
+            the classifier learns from every picture and there is no report.
+        seed: of the split and the cross-validation; the same seed gives the same classifier.
+        fit: "crop", "letterbox" or "stretch"; the model card's own way by default.
+        batch_size: pictures in one forward.
+        workers: threads that decode pictures.
+        progress: wraps the pictures' names, to show how far it is.
+
+    Raises:
+        UsageError: no labels, one class only, a class too small to be split, or an option that cannot be meant.
+        LayerError, ModelError, WeightsError, DecodeError: as ``extract_features``.
+
+    Example:
+        >>> trained = camapp.train_probe("efficientnet_lite0", "clothing/train", "clothing/test")
+        >>> print(trained.report.to_markdown())
+        >>> trained.save("clothing.camapp")
+        >>> camapp.explain("clothing.camapp", "shirt.jpg").overlay(0)
+    """
+    loaded = load_model(model) if isinstance(model, str) else model
+    how = None if fit is None else checked_fit(fit)
+    options: dict[str, Any] = {
+        "layers": layers,
+        "pool": pool,
+        "normalize": normalize,
+        "fit": how,
+        "batch_size": batch_size,
+        "workers": workers,
+        "progress": progress,
+    }
+    learnt, tried = _tables(loaded, train, test, test_share, seed, options)
+    probe = fit_probe(learnt.joined(), _labels(learnt), kind=kind, C=C, alpha=alpha, k=k, seed=seed)
+    report = None if tried is None else evaluate_probe(probe, tried.joined(), _labels(tried), tried.names)
+    settings = ProbeSettings(learnt.layers, pool, normalize, how)
+    failures = (*learnt.failures, *(tried.failures if tried is not None and test is not None else ()))
+    return TrainedProbe(probe, loaded, settings, report, learnt.names, failures)
+
+
+def _tables(
+    model: LoadedModel,
+    train: Source | FeatureTable,
+    test: Source | FeatureTable | None,
+    test_share: float,
+    seed: int,
+    options: dict[str, Any],
+) -> tuple[FeatureTable, FeatureTable | None]:
+    """The features to learn from, and those to try it on."""
+    learnt = _table(model, train, options)
+    check_labelled(learnt, "train")
+    if test is not None:
+        tried = _table(model, test, options)
+        check_labelled(tried, "test")
+        return learnt, tried
+    if test_share == 0:
+        return learnt, None
+    kept, apart = split(_labels(learnt), test_share, seed)
+    return learnt.rows(kept), learnt.rows(apart)
+
+
+def _table(model: LoadedModel, source: Source | FeatureTable, options: dict[str, Any]) -> FeatureTable:
+    if not isinstance(source, FeatureTable):
+        return extract_features(model, source, **options)
+    made_by = source.provenance.get("weights", {}).get("sha256"), source.provenance.get("model")
+    if made_by != (model.weights.sha256, model.name):
+        raise UsageError(
+            f"The features were taken by {made_by[1] or 'an unknown model'}, not by {model.name} with the weights that "
+            "are loaded. Give the pictures instead, or load that model."
+        )
+    return source
+
+
+def _labels(table: FeatureTable) -> tuple[str, ...]:
+    assert table.labels is not None, "checked before"
+    return table.labels
