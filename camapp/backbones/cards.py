@@ -59,6 +59,11 @@ def find_card(model: str | Path, folder: str | Path | None = None) -> ModelCard:
     if isinstance(model, Path) or model.lower().endswith(".toml"):
         return read_card(model)
     cards = {card.name: card for card in list_cards(folder)}
+    if model not in cards and Path(model).is_file():
+        raise ModelError(
+            f"{model} is a file, but no model: a model card ends in .toml, a trained classifier in .camapp. Weights "
+            "are named by a card, and features (camapp features) hold no model."
+        )
     if model not in cards:
         raise ModelError(f'No model "{model}".{did_you_mean(model, cards)} (camapp models lists them all)')
     return cards[model]

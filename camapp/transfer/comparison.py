@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from camapp.backbones.load import LoadedModel
 from camapp.errors import UsageError
 from camapp.features.extractor import FeatureExtractor
-from camapp.features.probe import evaluate_probe, fit_probe, split
+from camapp.features.probe import compare
+from camapp.features.probe.markdown import percent, table
 from camapp.images.geometry import Fit
 from camapp.loading import load_model
 from camapp.sources.pictures import Source
-from camapp.transfer.extraction import Progress, check_labelled, extract_features
+from camapp.transfer.extraction import Progress
+from camapp.transfer.training import Parts, learn_and_try
 
 _TIMED_PICTURES, _TIMED_ROUNDS = 8, 3
 
@@ -69,6 +72,14 @@ class FeatureComparison:
         """Everything, ready for JSON."""
         return asdict(self)
 
+    def to_markdown(self) -> str:
+        """The candidates as a table."""
+        header = ("model", "layer", "pool", "size", "accuracy", "balanced accuracy", "ms a picture", "s to fit")
+        return table(header, [_cells(row) for row in self.rows])
+
+    def _repr_markdown_(self) -> str:
+        return self.to_markdown()
+
 
 def compare_features(
     models: str | LoadedModel | Sequence[str | LoadedModel],
@@ -115,49 +126,46 @@ def compare_features(
     given = [models] if isinstance(models, str | LoadedModel) else list(models)
     if not given:
         raise UsageError("No model is named. Name one or more.")
+    options = {
+        "layers": layers,
+        "pool": pool,
+        "normalize": normalize,
+        "fit": fit,
+        "batch_size": batch_size,
+        "workers": workers,
+        "progress": progress,
+    }
     rows: list[Candidate] = []
-    trained = tested = 0
-    failures: dict[str, str] = {}
     for one in given:
         loaded = load_model(one) if isinstance(one, str) else one
-        options: dict[str, Any] = {
-            "layers": layers,
-            "pool": pool,
-            "normalize": normalize,
-            "fit": fit,
-            "batch_size": batch_size,
-            "workers": workers,
-            "progress": progress,
-        }
-        learnt = extract_features(loaded, train, **options)
-        check_labelled(learnt, "train")
-        if test is None:
-            kept, apart = split(learnt.labels or (), test_share, seed)
-            learnt, tried = learnt.rows(kept), learnt.rows(apart)
-        else:
-            tried = extract_features(loaded, test, **options)
-            check_labelled(tried, "test")
-        failures |= dict((*learnt.failures, *tried.failures))
-        trained, tested = len(learnt), len(tried)
-        for layer in learnt.layers:
-            start = time.perf_counter()
-            probe = fit_probe(learnt.flat(layer), learnt.labels or (), kind=kind, seed=seed)
-            seconds = time.perf_counter() - start
-            report = evaluate_probe(probe, tried.flat(layer), tried.labels or ())
-            rows.append(
-                Candidate(
-                    loaded.name,
-                    layer,
-                    learnt.info[layer].pool,
-                    learnt.flat(layer).shape[1],
-                    report.accuracy,
-                    report.balanced_accuracy,
-                    _milliseconds(loaded, layer, pool),
-                    seconds,
-                )
-            )
+        parts = learn_and_try(loaded, train, test, test_share, seed, options)
+        rows += _of_one_backbone(loaded, parts, pool, kind, seed)
     rows.sort(key=lambda row: (-row.accuracy, row.size))
-    return FeatureComparison(tuple(rows), kind, trained, tested, tuple(failures.items()))
+    return FeatureComparison(tuple(rows), kind, len(parts.learnt), len(parts.tried or ()), parts.failures)
+
+
+def _of_one_backbone(model: LoadedModel, parts: Parts, pool: str, kind: str, seed: int) -> Iterator[Candidate]:
+    learnt, tried = parts.learnt, parts.tried
+    if tried is None:
+        raise UsageError(
+            "test_share = 0 leaves no picture to compare the candidates on. Give test pictures, or a share."
+        )
+    rows = np.arange(len(learnt) + len(tried))
+    for layer in learnt.layers:
+        both = np.concatenate([learnt.flat(layer), tried.flat(layer)])
+        labels = (*(learnt.labels or ()), *(tried.labels or ()))
+        compared = compare({layer: both}, labels, rows[: len(learnt)], rows[len(learnt) :], kind=kind, seed=seed)
+        (found,) = compared.rows
+        yield Candidate(
+            model.name,
+            layer,
+            learnt.info[layer].pool,
+            found.size,
+            found.accuracy,
+            found.balanced_accuracy,
+            _milliseconds(model, layer, pool),
+            found.seconds,
+        )
 
 
 def _milliseconds(model: LoadedModel, layer: str, pool: str) -> float:
@@ -170,3 +178,8 @@ def _milliseconds(model: LoadedModel, layer: str, pool: str) -> float:
         extractor(inputs)[layer].sum().item()  # waits for a GPU
         taken.append(time.perf_counter() - start)
     return 1000 * statistics.median(taken[1:]) / _TIMED_PICTURES
+
+
+def _cells(row: Candidate) -> tuple[object, ...]:
+    shares = percent(row.accuracy), percent(row.balanced_accuracy)
+    return row.model, row.layer, row.pool, row.size, *shares, f"{row.milliseconds:.1f}", f"{row.seconds:.1f}"

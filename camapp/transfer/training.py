@@ -87,8 +87,8 @@ def train_probe(
 
     Args:
         model: as for ``extract_features``.
-        train: a folder with one subfolder a class, a table (.csv) of paths and labels, or features taken before, by the
-            same model and settings.
+        train: a folder with one subfolder a class, a table (.csv) of paths and labels, or features taken before by the
+            same model, whose layers, pool, normalisation and fit then stand.
         test: the same, of pictures kept apart; where there are none, ``test_share`` of ``train`` is kept apart.
         layers: whose features; those of several layers are joined.
         pool: one of ``camapp.features.POOLS``.
@@ -126,47 +126,108 @@ def train_probe(
         "workers": workers,
         "progress": progress,
     }
-    learnt, tried = _tables(loaded, train, test, test_share, seed, options)
-    probe = fit_probe(learnt.joined(), _labels(learnt), kind=kind, C=C, alpha=alpha, k=k, seed=seed)
-    report = None if tried is None else evaluate_probe(probe, tried.joined(), _labels(tried), tried.names)
-    settings = ProbeSettings(learnt.layers, pool, normalize, how)
-    failures = (*learnt.failures, *(tried.failures if tried is not None and test is not None else ()))
-    return TrainedProbe(probe, loaded, settings, report, learnt.names, failures)
+    parts = learn_and_try(loaded, train, test, test_share, seed, options)
+    learnt, tried = parts.learnt, parts.tried
+    probe = fit_probe(learnt.joined(), learnt.labels or (), kind=kind, C=C, alpha=alpha, k=k, seed=seed)
+    report = None if tried is None else evaluate_probe(probe, tried.joined(), tried.labels or (), tried.names)
+    settings = _settings(learnt, loaded)
+    return TrainedProbe(probe, loaded, settings, report, learnt.names, parts.failures)
 
 
-def _tables(
+@dataclass(frozen=True)
+class Parts:
+    """Features to learn from, and features to try what was learnt on.
+
+    Args:
+        learnt: with labels.
+        tried: with labels; None where no pictures are kept apart.
+        failures: pictures of both that could not be read: name and reason.
+    """
+
+    learnt: FeatureTable
+    tried: FeatureTable | None
+    failures: tuple[tuple[str, str], ...]
+
+
+def learn_and_try(
     model: LoadedModel,
     train: Source | FeatureTable,
     test: Source | FeatureTable | None,
     test_share: float,
     seed: int,
     options: dict[str, Any],
-) -> tuple[FeatureTable, FeatureTable | None]:
-    """The features to learn from, and those to try it on."""
+) -> Parts:
+    """The labelled features of training and test pictures; without test pictures, of a share of the former kept apart.
+
+    Args:
+        model: the backbone.
+        train: as for ``train_probe``.
+        test: as for ``train_probe``.
+        test_share: as for ``train_probe``.
+        seed: of the split.
+        options: for ``extract_features``.
+
+    Raises:
+        UsageError: as ``train_probe``.
+    """
     learnt = _table(model, train, options)
     check_labelled(learnt, "train")
     if test is not None:
+        if isinstance(train, FeatureTable) and not isinstance(test, FeatureTable):
+            options = {**options, **_options_of(learnt, model)}
         tried = _table(model, test, options)
         check_labelled(tried, "test")
-        return learnt, tried
+        _check_alike(learnt, tried)
+        return Parts(learnt, tried, (*learnt.failures, *tried.failures))
     if test_share == 0:
-        return learnt, None
-    kept, apart = split(_labels(learnt), test_share, seed)
-    return learnt.rows(kept), learnt.rows(apart)
+        return Parts(learnt, None, learnt.failures)
+    kept, apart = split(learnt.labels or (), test_share, seed)
+    return Parts(learnt.rows(kept), learnt.rows(apart), learnt.failures)
+
+
+def _options_of(table: FeatureTable, model: LoadedModel) -> dict[str, Any]:
+    """What ``extract_features`` was told for a table."""
+    facts = table.provenance
+    fit = facts["input"]["fit"]
+    return {
+        "layers": table.layers,
+        "pool": facts["pool"],
+        "normalize": facts["normalize"],
+        "fit": None if fit == model.card.preprocessing.fit else fit,
+    }
+
+
+def _settings(table: FeatureTable, model: LoadedModel) -> ProbeSettings:
+    return ProbeSettings(**_options_of(table, model))
+
+
+def _check_alike(learnt: FeatureTable, tried: FeatureTable) -> None:
+    for what in ("pool", "normalize", "input"):
+        if learnt.provenance[what] != tried.provenance[what]:
+            raise UsageError(
+                f"The features of train and test were not taken alike: {what} is {learnt.provenance[what]} for one and "
+                f"{tried.provenance[what]} for the other. Take both the same way."
+            )
+    if learnt.layers != tried.layers:
+        raise UsageError(
+            f"The features of train are of {', '.join(learnt.layers)}, those of test of {', '.join(tried.layers)}. "
+            "Take both from the same layers."
+        )
 
 
 def _table(model: LoadedModel, source: Source | FeatureTable, options: dict[str, Any]) -> FeatureTable:
     if not isinstance(source, FeatureTable):
         return extract_features(model, source, **options)
-    made_by = source.provenance.get("weights", {}).get("sha256"), source.provenance.get("model")
+    missing = {"model", "weights", "input", "pool", "normalize"} - source.provenance.keys()
+    if missing:
+        raise UsageError(
+            f"The features do not say how they were taken ({', '.join(sorted(missing))}): camapp.extract_features and "
+            "load_features give such that do. camapp.features.probe.fit_probe takes plain arrays."
+        )
+    made_by = source.provenance["weights"].get("sha256"), source.provenance["model"]
     if made_by != (model.weights.sha256, model.name):
         raise UsageError(
             f"The features were taken by {made_by[1] or 'an unknown model'}, not by {model.name} with the weights that "
             "are loaded. Give the pictures instead, or load that model."
         )
     return source
-
-
-def _labels(table: FeatureTable) -> tuple[str, ...]:
-    assert table.labels is not None, "checked before"
-    return table.labels

@@ -11,6 +11,7 @@ from camapp.backbones.layers import LayerInfo, list_layers
 from camapp.backbones.load import DEFAULT_MODEL, LoadedModel, read_labels
 from camapp.backbones.weights import locate, obtain
 from camapp.errors import ModelError, did_you_mean
+from camapp.features.saved import SUFFIX
 from camapp.loading import load_model
 
 MOST_LOADED = 3
@@ -21,7 +22,7 @@ class ModelPool:
 
     Args:
         models: a folder of the user's own cards.
-        default: the model chosen at first.
+        default: the model chosen at first; also a trained classifier (``.camapp``), which is then on offer too.
         random_weights: offer every model, with random weights.
         device: as for ``load_model``.
 
@@ -37,12 +38,21 @@ class ModelPool:
         random_weights: bool = False,
         device: str = "auto",
     ) -> None:
-        self.default = find_card(default, models).name
+        self._trained: dict[str, LoadedModel] = {}
         cards = list_cards(models)
+        if default.lower().endswith(SUFFIX):
+            trained = load_model(default, random_weights=random_weights, device=device, download=False)
+            self._trained[trained.name] = trained
+            self.default = trained.name
+            cards = [trained.card, *(card for card in cards if card.name != trained.name)]
+        else:
+            self.default = find_card(default, models).name
         if self.default not in {card.name for card in cards}:  # the path of a card in no folder
             cards.insert(0, find_card(default))
         self.random_weights = random_weights
-        self._cards = {card.name: card for card in cards if random_weights or locate(card).here}
+        self._cards = {
+            card.name: card for card in cards if card.name in self._trained or random_weights or locate(card).here
+        }
         self.missing = tuple(card for card in cards if card.name not in self._cards)
         self._device = device
         self._loaded: OrderedDict[str, tuple[LoadedModel, list[LayerInfo]]] = OrderedDict()
@@ -85,13 +95,15 @@ class ModelPool:
 
     def labels(self, name: str) -> tuple[str, ...]:
         """The names of a model's classes, by index."""
-        return read_labels(self.card(name))
+        return self._trained[name].labels if name in self._trained else read_labels(self.card(name))
 
     def _get(self, name: str) -> tuple[LoadedModel, list[LayerInfo]]:
         card = self.card(name)
         with self._lock:
             if name not in self._loaded:
-                model = load_model(card, random_weights=self.random_weights, device=self._device, download=False)
+                model = self._trained.get(name) or load_model(
+                    card, random_weights=self.random_weights, device=self._device, download=False
+                )
                 while len(self._loaded) >= MOST_LOADED:
                     self._loaded.popitem(last=False)
                 self._loaded[name] = (model, _layers_with_a_map(model))

@@ -136,6 +136,25 @@ def test_features_taken_before_do_for_pictures_unless_another_model_took_them(
         camapp.train_probe(other, table, test)
 
 
+def test_the_settings_of_features_taken_before_stand(
+    model: LoadedModel, train: Path, test: Path, tmp_path: Path
+) -> None:
+    table = camapp.extract_features(model, train, layers="blocks.2", pool="max", normalize=True, fit="stretch")
+    trained = camapp.train_probe(model, table, test)
+    assert trained.settings.layers == ("blocks.2",)
+    assert (trained.settings.pool, trained.settings.normalize, trained.settings.fit) == ("max", True, "stretch")
+    headed = trained.model()
+    inputs = headed.prepare(decode(train / table.names[3]))[0]
+    with torch.no_grad():
+        scores = headed.module(inputs).numpy()
+    np.testing.assert_allclose(scores, trained.probe.scores(table["blocks.2"][3:4]), rtol=1e-3, atol=1e-4)
+    with pytest.raises(UsageError, match="not taken alike: pool is max for one and avg"):
+        camapp.train_probe(model, table, camapp.extract_features(model, test, layers="blocks.2", pool="avg"))
+    anonymous = camapp.FeatureTable(table.names, table.features, table.info, table.labels)
+    with pytest.raises(UsageError, match="do not say how they were taken"):
+        camapp.train_probe(model, anonymous)
+
+
 def test_layers_are_compared_in_one_call(model: LoadedModel, train: Path, test: Path) -> None:
     comparison = camapp.compare_features(model, train, test, layers=["blocks[0]", "penultimate"])
     rows = {row.layer: row for row in comparison.rows}

@@ -11,13 +11,19 @@ from typing import Any
 import gradio as gr
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from camapp.backbones.load import LoadedModel
 from camapp.errors import ModelError, UsageError, WeightsError
 from camapp.explainer import explain
 from camapp.explanation import Explanation
+from camapp.features import FeatureExtractor
+from camapp.features.probe import fit_probe
+from camapp.features.saved import ProbeSettings, save_probe
 from camapp.images.geometry import Geometry
+from camapp.loading import load_model
 from camapp.ui import models as pool_room
 from camapp.ui import results as results_room
 from camapp.ui.api import explain_checked
@@ -111,6 +117,26 @@ def test_a_first_model_without_weights_is_refused_with_the_way_to_get_them() -> 
         ModelPool(default="vgg16")
     with pytest.raises(ModelError, match='No model "vgg61"'):
         ModelPool(default="vgg61")
+
+
+def test_a_trained_classifier_is_on_offer_beside_the_cards(tmp_path: Path) -> None:
+    backbone = load_model(device="cpu")
+    inputs = torch.randn(4, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    features = FeatureExtractor(backbone)(inputs)["penultimate"].numpy()
+    probe = fit_probe(features, ["hat", "shoe"] * 2, C=1.0)
+    path = save_probe(tmp_path / "mine.camapp", probe, backbone, ProbeSettings(), {})
+    pool = ModelPool(default=str(path), device="cpu")
+    assert pool.default == "mine"
+    assert pool.labels("mine") == ("hat", "shoe")
+    assert [card.name for card in pool.cards][:2] == ["mine", "efficientnet_lite0"]
+    assert next(layer.name for layer in pool.layers("mine") if layer.recommended) == "backbone.bn2"
+    assert pool.labels("efficientnet_lite0")[0] == "tench"
+    assert predictions(pool.load("mine"), inputs) == set(pool.labels("mine"))
+
+
+def predictions(model: LoadedModel, inputs: torch.Tensor) -> set[str]:
+    with torch.no_grad():
+        return {model.labels[index] for index in model.module(inputs).argmax(1).tolist()}
 
 
 def test_layers_have_maps_come_deepest_first_and_one_is_recommended(pool: ModelPool) -> None:
