@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -104,6 +105,15 @@ def check_report_folder(folder: Path, names: Iterable[str], *, overwrite: bool) 
             f"{folder} holds a report already ({', '.join(there[:3])}{', ...' if len(there) > 3 else ''}). Give "
             "another folder, or replace it: --overwrite (overwrite=True)."
         )
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, 64 hex digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def write_together(folder: Path, contents: dict[str, bytes]) -> list[Path]:

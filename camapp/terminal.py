@@ -27,7 +27,7 @@ def with_progress(names: list[str]) -> Iterator[str]:
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as progress:
-        task = progress.add_task("explaining", total=len(names))
+        task = progress.add_task("working", total=len(names))
         for name in names:
             progress.update(task, description=escape(Path(name).name[-40:]))
             yield name
@@ -90,9 +90,16 @@ def _speaks_unicode() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
 
 
+class _PlainTable(Table):
+    """A table whose cells are text, whatever signs they hold: names of classes and files are their owner's."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
 def table_of(*columns: str, right: Sequence[str] = ("MiB", "parameters")) -> Table:
     """A plain table; the columns of numbers, ``right``, to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = _PlainTable(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
     return table

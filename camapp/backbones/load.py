@@ -95,8 +95,8 @@ class LoadedModel:
         """The index of a class.
 
         Args:
-            wanted: its index (digits are an index too, whatever the labels are), its name in any case, or the start of
-                a name that no other name shares, nor has as a word of its own.
+            wanted: its index (digits are one too, unless a class has them for a name), its name in any case, or the
+                start of a name that no other name shares, nor has as a word of its own.
 
         Raises:
             TargetError: no class is meant, or several are; lists the candidates.
@@ -104,7 +104,7 @@ class LoadedModel:
         if not isinstance(wanted, str):
             return self._in_range(wanted)
         text = wanted.strip().lower()
-        if re.fullmatch(r"[+-]?\d{1,18}", text):
+        if re.fullmatch(r"[+-]?\d{1,18}", text) and text not in self.labels:
             return self._in_range(int(text))
         hits = self._meant(text) if text else []
         if len(hits) == 1:

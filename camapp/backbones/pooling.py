@@ -64,10 +64,10 @@ class Pool:
         Raises:
             LayerError: the output is not of a kind that can be pooled this way.
         """
+        if output.dim() == 1:
+            output = output[:, None]  # one number a picture
         if self.whole:
             return output.flatten(1) if self.name == "flatten" else output
-        if output.dim() == 2:
-            return output  # a vector already
         if layout is None:
             raise LayerError(
                 f'"{layer}" gives an output of shape {tuple(output.shape)}, whose axes are not places of the picture: '
@@ -87,7 +87,7 @@ class Pool:
 
 
 def read_pool(text: str) -> Pool | None:
-    """The pool that a text names; None for ``"auto"``, which is settled for each layer by ``auto_pool``.
+    """The pool that a text names; None for ``"auto"``, which ``settled_pool`` settles for each layer.
 
     Args:
         text: one of ``POOLS``, such as ``"avg"``, ``"gem"``, ``"gem(4.5)"`` or ``"spp(1,2)"``.
@@ -111,11 +111,32 @@ def read_pool(text: str) -> Pool | None:
     raise UsageError(f"pool={text!r} is none. Use one of {', '.join(POOLS)}.")
 
 
-def auto_pool(model: nn.Module, layer: str, layout: Layout | None, output: torch.Tensor) -> Pool:
-    """The pool of ``"auto"`` for a layer: its class token, else the mean over its places, else the output as it is."""
-    if layout is None or output.dim() == 2:
+def settled_pool(text: str, model: nn.Module, layer: str, layout: Layout | None, output: torch.Tensor) -> Pool:
+    """The pool that a text means for one layer: vectors stay as they are, and ``"auto"`` is settled.
+
+    Args:
+        text: as for ``read_pool``.
+        model: the network.
+        layer: the layer's dotted name.
+        layout: how its output lies in the picture; None where its axes are not places.
+        output: what it gave.
+
+    Raises:
+        UsageError: as ``read_pool``.
+        LayerError: a class token is asked for, and what lies in front of the patches is none.
+    """
+    pool = read_pool(text)
+    if output.dim() < 3:
         return _PLAIN["none"]
-    return _PLAIN["cls" if layout.prefix and has_class_token(model, layer) else "avg"]
+    if pool is None:
+        has_token = layout is not None and layout.prefix > 0 and has_class_token(model, layer)
+        return _PLAIN["none" if layout is None else "cls" if has_token else "avg"]
+    if pool.tokens and layout is not None and layout.prefix and not has_class_token(model, layer):
+        raise LayerError(
+            f'The tokens in front of the patches of "{layer}" are registers, without a class token among them, so that '
+            f'pool="{pool.name}" has nothing to take. Use "avg" or another pool over the places.'
+        )
+    return pool
 
 
 def _gem(p: float = 3.0) -> Pool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import ssl
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from camapp.backbones.cards import FileSource, ModelCard, PackageSource, TimmSource, TorchvisionSource
 from camapp.errors import ModelError, WeightsError, did_you_mean
+from camapp.files import file_sha256
 
 if TYPE_CHECKING:
     from torch import nn
@@ -248,7 +248,7 @@ def _checked_sha256(card: ModelCard, path: Path) -> str:
     elif isinstance(source, TorchvisionSource):
         expected = _sha256_start(path.name)
     try:
-        found = _sha256(path)
+        found = file_sha256(path)
     except OSError as error:
         raise WeightsError(f"Cannot read the weights file {path}: {error.strerror or error}.") from error
     if expected and not found.startswith(expected):
@@ -257,14 +257,6 @@ def _checked_sha256(card: ModelCard, path: Path) -> str:
             f"{found[: len(expected)]}, expected {expected}. Delete it and fetch it again, or correct the card."
         )
     return found
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _source(card: ModelCard, path: Path) -> str:

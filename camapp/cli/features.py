@@ -83,7 +83,7 @@ def features(
         limit=limit,
         progress=with_progress,
     )
-    table.save(file, file_format, overwrite=overwrite)
+    file = table.save(file, file_format, overwrite=overwrite)[0]
     if as_json:
         facts = {layer: info.to_dict() for layer, info in table.info.items()}
         print_object(
@@ -97,7 +97,7 @@ def features(
         )
     else:
         labelled = f" of {len(table.classes)} classes" if table.labels is not None else ""
-        out.print(f"[bold]{escape(str(file))}[/]  {len(table)} pictures{labelled}")
+        out.print(f"[bold]{escape(str(file))}[/]  {len(table)} picture{'s' * (len(table) != 1)}{labelled}")
         for layer, info in table.info.items():
             size = "x".join(map(str, info.size))
             out.print(escape(f"  {layer}: {size} {table[layer].dtype}, {info.pool} of {info.kind} {info.layer}"))

@@ -85,6 +85,8 @@ def probe(
         _print_comparison(comparison, as_json)
         failures = comparison.failures
     else:
+        if report is not None and test is None and test_share == 0:
+            raise UsageError("--report needs pictures kept apart: give --test, or a --test-share above 0.")
         _check_targets(file, report, overwrite)
         backbone = load(backbones[0], models, device, random_weights)
         trained = _train(backbone, (train, test), options, file, report, overwrite)

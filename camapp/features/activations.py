@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import nn
 
+from camapp.errors import ModelError
 from camapp.hooks.layers import Layer, find_layer, unwrap
+from camapp.hooks.manager import HookManager
 from camapp.hooks.visits import Visits
 
 
@@ -36,6 +39,7 @@ class ActivationExtractor:
         self.model = unwrap(model)
         self.activations: dict[str, torch.Tensor] = {}  #: by the names given, what each module gave last
         self._visits: list[Visits] = []
+        self._hooks = HookManager()
 
     def register_hooks(self, modules: Mapping[str, nn.Module | str] | Iterable[str]) -> None:
         """Begin to record; modules registered before are recorded too.
@@ -45,9 +49,17 @@ class ActivationExtractor:
 
         Raises:
             LayerError: a module or name that is not in the model; then none is registered.
+            ModelError: a model compiled in place, whose hooks would be skipped.
         """
         named = dict(modules) if isinstance(modules, Mapping) else {name: name for name in modules}
         found = {name: find_layer(self.model, module) for name, module in named.items()}
+        if any(module._compiled_call_impl is not None for module in self.model.modules()):
+            raise ModelError(
+                "This model was compiled in place (model.compile()), which skips hooks added later. Record before "
+                "that, or use camapp.FeatureExtractor, which runs it eagerly."
+            )
+        if not self._visits:
+            self._hooks.forward_pre(self.model, self._begin)
         for name, layer in found.items():
             self._visits.append(Visits([layer], _Keep(self.activations, name)).__enter__())
 
@@ -57,8 +69,14 @@ class ActivationExtractor:
 
     def remove_hooks(self) -> None:
         """Remove the hooks, and no one else's; what was recorded stays. Harmless to repeat."""
+        self._hooks.remove()
         while self._visits:
             self._visits.pop().__exit__(None, None, None)
+
+    def _begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """A forward begins: calls count from 0 again."""
+        for visits in self._visits:
+            visits.count_anew()
 
     def __enter__(self) -> ActivationExtractor:
         return self

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,12 +16,12 @@ from camapp.backbones.inputs import check_inputs, like_parameters, run_channels_
 from camapp.backbones.layers import LayerInfo, list_layers
 from camapp.backbones.layouts import Layout, find_layout
 from camapp.backbones.load import LoadedModel
-from camapp.backbones.pooling import Pool, auto_pool, read_pool
+from camapp.backbones.pooling import Pool, read_pool, settled_pool
 from camapp.errors import LayerError, UsageError
 from camapp.features.features import Features
 from camapp.features.info import FeatureInfo
 from camapp.features.places import Places, check_patterns, find_places
-from camapp.hooks.as_found import as_found, unfused_attention
+from camapp.hooks.as_found import as_found, running_eagerly, unfused_attention
 from camapp.hooks.layers import Layer, find_layers, module_name, unwrap
 from camapp.hooks.selection import Pattern
 from camapp.hooks.visits import Visits
@@ -116,11 +117,19 @@ class FeatureExtractor(nn.Module):
             UsageError: inputs that are no such batch; features too large for float16.
         """
         check_inputs(inputs, self.backbone, instead="camapp.extract_features(model, pictures)")
-        batch = like_parameters(inputs, self.backbone, keep_graph=not self.detach)
-        with self._conditions():
-            taken, places = self._taken_at_known_places(batch)
-        tensors = {name: self._finished(name, taken[key].feature) for name, key in places.named.items()}
-        return Features(tensors, {name: taken[key].info for name, key in places.named.items()})
+        with torch.inference_mode(False):  # what is made here shall be of use outside of it
+            batch = like_parameters(inputs, self.backbone, keep_graph=not self.detach)
+            with self._conditions():
+                taken, places = self._taken_at_known_places(batch)
+            tensors = {name: self._finished(name, taken[key]) for name, key in places.named.items()}
+        info = {
+            name: replace(taken[key].info, size=tuple(tensors[name].shape[1:])) for name, key in places.named.items()
+        }
+        return Features(tensors, info)
+
+    def __repr__(self) -> str:
+        layers = ", ".join(map(str, self.layers))
+        return f"FeatureExtractor({type(self.backbone).__name__}: {layers}; pool={self.pool}, detach={self.detach})"
 
     def describe(self, inputs: torch.Tensor | None = None) -> LayerTable:
         """Every layer of the backbone with its class, shape, calls and parameters; found by a dry run.
@@ -138,7 +147,7 @@ class FeatureExtractor(nn.Module):
 
     def _conditions(self) -> Any:
         """What surrounds a forward: everything held still, or only what makes hooks work."""
-        return _observed(self.backbone) if self.detach else unfused_attention()
+        return _observed(self.backbone) if self.detach else _taking_part(self.backbone)
 
     def _taken_at_known_places(self, batch: torch.Tensor) -> tuple[dict[str, _Taken], Places]:
         """Run at the places found earlier for inputs of this size; where the network went another way, look again."""
@@ -161,17 +170,21 @@ class FeatureExtractor(nn.Module):
     def _run(self, batch: torch.Tensor, places: Places) -> dict[str, _Taken]:
         """One forward: by place, the features taken there; fewer than places where the forward ended without them."""
         taken: dict[str, _Taken] = {}
-        done = _Done()
+        done, ended = _Done(), False
 
         def visit(layer: Layer, call: int, output: torch.Tensor) -> None:
-            if len(taken) == len(places.keys):
+            nonlocal ended
+            if ended:
                 return  # a model that caught the exit runs on
-            taken[layer.key] = self._take(layer, output, batch)
-            if self.early_exit and len(taken) == len(places.keys):
+            taken[layer.key] = self._take(layer, call, output, batch)
+            if self.early_exit and layer.key == places.end and len(taken) == len(places.keys):
+                ended = True
                 raise done
 
         def run(inputs: torch.Tensor) -> None:
+            nonlocal ended
             taken.clear()
+            ended = False
             try:
                 with Visits(find_layers(self.backbone, places.keys), visit):
                     self.backbone(inputs.clone())  # a model may change its input in place
@@ -189,8 +202,11 @@ class FeatureExtractor(nn.Module):
                 run(batch)
         return taken
 
-    def _take(self, layer: Layer, output: torch.Tensor, batch: torch.Tensor) -> _Taken:
-        """The features of what a layer gave, in memory of their own."""
+    def _take(self, layer: Layer, call: int, output: torch.Tensor, batch: torch.Tensor) -> _Taken:
+        """The features of what a layer gave, in memory of their own; those of a graph are pooled behind the forward.
+
+        Within a part of the network that is checkpointed, the recomputation would miss what pooling keeps.
+        """
         if output.dim() == 0 or (len(output) != len(batch) and not self.any_rows):
             raise LayerError(
                 f'"{layer.key}" gives an output of shape {tuple(output.shape)} for a batch of {len(batch)}: its first '
@@ -200,10 +216,14 @@ class FeatureExtractor(nn.Module):
         if kind not in self._kinds:
             self._kinds[kind] = self._read(layer, output, batch)
         pool, info, layout = self._kinds[kind]
+        if call and layer.call is None:
+            info = replace(info, layer=replace(layer, call=call).key)
+        if not self.detach:
+            return _Taken(output.clone(), info, partial(pool, layout=layout, layer=layer.key))
         pooled = pool(output, layout, layer.key)
         if pooled.untyped_storage().data_ptr() == output.untyped_storage().data_ptr():
             pooled = pooled.clone(memory_format=torch.contiguous_format)
-        return _Taken(pooled, replace(info, size=tuple(pooled.shape[1:])))
+        return _Taken(pooled, info)
 
     def _read(self, layer: Layer, output: torch.Tensor, batch: torch.Tensor) -> tuple[Pool, FeatureInfo, Layout | None]:
         """How a layer's output lies in the picture, and how it is pooled."""
@@ -214,12 +234,12 @@ class FeatureExtractor(nn.Module):
             )
         except LayerError:  # no map of the picture: it can still be taken whole
             layout = None
-        pool = read_pool(self.pool) or auto_pool(self.backbone, name, layout, output)
+        pool = settled_pool(self.pool, self.backbone, name, layout, output)
         grid = layout.grid if layout else None
         info = FeatureInfo(
             layer=layer.key,
             kind=type(layer.module).__name__,
-            layout=layout.kind if layout else "NC" if len(shape) == 2 else "other",
+            layout=layout.kind if layout else "NC" if len(shape) < 3 else "other",
             shape=shape[1:],
             grid=grid,
             stride=tuple(size / cells for size, cells in zip(batch.shape[2:], grid, strict=True)) if grid else None,
@@ -230,8 +250,10 @@ class FeatureExtractor(nn.Module):
         )
         return pool, info, layout
 
-    def _finished(self, name: str, feature: torch.Tensor) -> torch.Tensor:
-        """A feature as it is handed out: normalised, in the dtype asked for."""
+    def _finished(self, name: str, taken: _Taken) -> torch.Tensor:
+        """A feature as it is handed out: a normal tensor, normalised, in the dtype asked for."""
+        feature = taken.feature.clone() if taken.feature.is_inference() else taken.feature
+        feature = taken.pool(feature) if taken.pool else feature
         if self.normalize:
             feature = F.normalize(feature.flatten(1).float(), dim=1).view(feature.shape).to(feature.dtype)
         if self.dtype is None:
@@ -273,11 +295,18 @@ class _Done(Exception):  # noqa: N818 - the signal that ends a forward which has
 class _Taken:
     feature: torch.Tensor
     info: FeatureInfo
+    pool: Callable[[torch.Tensor], torch.Tensor] | None = None
 
 
 @contextmanager
 def _observed(backbone: nn.Module) -> Iterator[None]:
     with as_found(backbone), torch.no_grad():
+        yield
+
+
+@contextmanager
+def _taking_part(backbone: nn.Module) -> Iterator[None]:
+    with running_eagerly(backbone.modules()), unfused_attention():
         yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +37,13 @@ class Features(Mapping[str, torch.Tensor]):
             )
         return self._tensors[name]
 
+    __eq__ = object.__eq__  # a mapping would compare its tensors, which have no one answer
+    __hash__ = object.__hash__
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The features of one name, or something else where there are none."""
+        return self._tensors.get(name, default)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
 
@@ -51,11 +59,15 @@ class Features(Mapping[str, torch.Tensor]):
 
     def joined(self) -> torch.Tensor:
         """All features one behind the other, (B, D)."""
-        return torch.cat([tensor.flatten(1) for tensor in self._tensors.values()], dim=1)
+        return torch.cat([tensor.reshape(len(tensor), -1) for tensor in self._tensors.values()], dim=1)
 
     def numpy(self) -> dict[str, np.ndarray]:
-        """The features as arrays on the host, by name."""
-        return {name: tensor.detach().cpu().numpy() for name, tensor in self._tensors.items()}
+        """The features as arrays on the host, by name; bfloat16, which NumPy does not have, as float32."""
+        host = {name: tensor.detach().cpu() for name, tensor in self._tensors.items()}
+        return {
+            name: (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+            for name, tensor in host.items()
+        }
 
     def to(self, device: str | torch.device) -> Features:
         """The same on another device."""

@@ -39,8 +39,23 @@ class HeadedNetwork(nn.Module):
         """Scores (B, classes) of inputs (B, C, *size)."""
         return self.head(self._extractors[0](inputs).joined())
 
+    def get_classifier(self) -> nn.Module:
+        """The classifier, by the name that timm's networks give it."""
+        return self.head
+
     def train(self, mode: bool = True) -> Any:
         """Set the mode of the head; a backbone whose features are frozen always predicts."""
         super().train(mode)
         self.backbone.eval()
         return self
+
+
+class LogVotes(nn.Module):
+    """Votes (B, classes) from 0 to 1 as logits, whose softmax is each class's part of all votes.
+
+    No vote at all counts as a millionth, so that nothing is infinite.
+    """
+
+    def forward(self, votes: torch.Tensor) -> torch.Tensor:
+        """Logits (B, classes)."""
+        return (votes + 1e-6).log()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from camapp.backbones.recommend import last_map
 from camapp.errors import LayerError
+from camapp.hooks.as_found import as_found
 from camapp.hooks.layers import Layer, find_layer
 from camapp.hooks.selection import Pattern, select_layers
 from camapp.hooks.trace import Call, that_ran, trace_calls
@@ -27,12 +28,15 @@ class Places:
     """Where one forward is tapped.
 
     Args:
-        named: by the name of the feature, the key of its place, whose call is named where the layer runs several times.
+        named: by the name of the feature, the key of its place.
         keys: the places, none twice, in the order in which a forward reaches them.
+        end: the place after which nothing more is needed; None where that is the last call of a layer that runs several
+            times, for another picture may take it there more often.
     """
 
     named: dict[str, str]
     keys: tuple[str, ...]
+    end: str | None
 
 
 def check_patterns(model: nn.Module, patterns: Pattern | Iterable[Pattern]) -> None:
@@ -61,22 +65,25 @@ def find_places(model: nn.Module, patterns: Pattern | Iterable[Pattern], inputs:
     """
     calls = trace_calls(model, inputs[:1])
     aliases: dict[str, Callable[[], Layer]] = {
-        "penultimate": lambda: _penultimate(model, calls),
+        "penultimate": lambda: _penultimate(model, inputs[:1], calls),
         "last": lambda: _last(model, inputs[:1], calls),
     }
     ends: dict[str, list[int]] = {}
     for index, call in enumerate(calls):
         ends.setdefault(call.name, []).append(index)
-    named, order = {}, {}
+    named, order, repeated = {}, {}, set()
     for name, layer in select_layers(model, patterns, aliases).items():
-        placed = _placed(layer, ends.get(_traced_name(model, layer, ends), []), calls)
-        named[name] = placed.key
-        order[placed.key] = ends[_traced_name(model, layer, ends)][placed.call or 0]
-    return Places(named, tuple(sorted(order, key=order.__getitem__)))
+        own = ends.get(_traced_name(model, layer, ends), [])
+        _check_ran(layer, own, calls)
+        named[name] = layer.key
+        order[layer.key] = own[-1 if layer.call is None else layer.call]
+        if layer.call is None and len(own) > 1:
+            repeated.add(layer.key)
+    keys = tuple(sorted(order, key=order.__getitem__))
+    return Places(named, keys, None if keys[-1] in repeated else keys[-1])
 
 
-def _placed(layer: Layer, ends: list[int], calls: list[Call]) -> Layer:
-    """The layer with its last call named, where it runs several times."""
+def _check_ran(layer: Layer, ends: list[int], calls: list[Call]) -> None:
     if not ends:
         raise LayerError(
             f'"{layer.key}" never ran in this forward: it is unused for this input, its .forward is called directly, '
@@ -84,9 +91,6 @@ def _placed(layer: Layer, ends: list[int], calls: list[Call]) -> Layer:
         )
     if layer.call is not None and layer.call >= len(ends):
         raise LayerError(f'"{layer.name}" was called {len(ends)} time(s) in this forward, counted from @0.')
-    if layer.call is not None or len(ends) == 1:
-        return layer
-    return replace(layer, call=len(ends) - 1)
 
 
 def _traced_name(model: nn.Module, layer: Layer, ends: dict[str, list[int]]) -> str:
@@ -96,33 +100,47 @@ def _traced_name(model: nn.Module, layer: Layer, ends: dict[str, list[int]]) -> 
     return next((name for name, module in model.named_modules() if module is layer.module), layer.name)
 
 
-def _penultimate(model: nn.Module, calls: list[Call]) -> Layer:
-    """What goes into the classifier: the one that timm's ``get_classifier`` names, else the last layer with weights."""
-    stated = _stated_classifiers(model)
-    for call in calls:
-        if any(call.module is module for module in stated):
-            return Layer(call.name, call.module, input=True)
-    leaves = [call for call in calls if _is_leaf_with_weights(call.module)]
-    if not leaves or not isinstance(leaves[-1].module, _CLASSIFIERS):
+def _penultimate(model: nn.Module, inputs: torch.Tensor, calls: list[Call]) -> Layer:
+    """What goes into the classifier: the one that the network names, else a last layer with weights that gives scores.
+
+    timm's networks name it by ``get_classifier``; of several heads the first is taken, where each has an input alike.
+    """
+    stated = getattr(model, "get_classifier", None)
+    classifier = stated() if callable(stated) else None
+    if isinstance(classifier, tuple | list):
+        classifier = classifier[0]  # beside it the head of a distilled network
+    if isinstance(classifier, nn.ModuleList):
+        heads = [call.name for call in calls if any(call.module is head for head in classifier)]
+        if len(heads) > 1:
+            names = ", ".join(f'"{name}:input"' for name in heads)
+            raise LayerError(f'This {type(model).__name__} has several heads: "penultimate" is {names}. Name them.')
+    if isinstance(classifier, nn.Module):
+        found = [call for call in calls if call.module is classifier and not isinstance(classifier, nn.Identity)]
+    else:
+        found = [call for call in _with_weights(calls)[-1:] if _gives_scores(call, model, inputs)]
+    if not found:
         raise LayerError(
             f'This {type(model).__name__} ends in no classifier, so that no layer is its "penultimate". Its last map '
             'or tokens are "last".'
         )
-    last = leaves[-1]
-    number = sum(call.module is last.module for call in calls) - 1
-    return Layer(last.name, last.module, number or None, input=True)
+    number = sum(call.module is found[-1].module for call in calls) - 1
+    return Layer(found[-1].name, found[-1].module, number or None, input=True)
 
 
-def _is_leaf_with_weights(module: nn.Module) -> bool:
-    return not list(module.children()) and bool(list(module.parameters(recurse=False)))
+def _with_weights(calls: list[Call]) -> list[Call]:
+    """The calls of modules that have weights of their own, not only those of their parts."""
+    return [call for call in calls if list(call.module.parameters(recurse=False))]
 
 
-def _stated_classifiers(model: nn.Module) -> list[nn.Module]:
-    stated = getattr(model, "get_classifier", None)
-    if not callable(stated):
-        return []
-    given = stated()
-    return [one for one in (given if isinstance(given, tuple | list) else [given]) if isinstance(one, _CLASSIFIERS)]
+def _gives_scores(call: Call, model: nn.Module, inputs: torch.Tensor) -> bool:
+    """Whether a call is of a linear or convolutional classifier, whose scores are at most pooled behind it."""
+    if not isinstance(call.module, _CLASSIFIERS) or call.outputs is None:
+        return False
+    with as_found(model), torch.no_grad():
+        output = model(inputs.clone())
+    scores = getattr(output, "logits", output[0] if isinstance(output, tuple | list) else output)
+    axis = -1 if isinstance(call.module, nn.Linear) else 1
+    return isinstance(scores, torch.Tensor) and scores.dim() == 2 and scores.shape[1] == call.outputs[axis]
 
 
 def _last(model: nn.Module, inputs: torch.Tensor, calls: list[Call]) -> Layer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Mapping
@@ -12,14 +11,15 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
+from torch import nn
 
 from camapp.backbones.cards import ModelCard
 from camapp.backbones.load import LoadedModel, find_device, load_network
 from camapp.backbones.weights import Weights
 from camapp.errors import ModelError, UsageError, WeightsError
-from camapp.features.headed import HeadedNetwork
+from camapp.features.headed import HeadedNetwork, LogVotes
 from camapp.features.probe import Probe
-from camapp.files import write_atomically
+from camapp.files import file_sha256, write_atomically
 from camapp.images.geometry import Fit, checked_fit
 from camapp.version import VERSION
 
@@ -80,7 +80,7 @@ def save_probe(
     facts = {
         "format": FORMAT,
         "camapp": VERSION,
-        "card": _card_facts(backbone.card),
+        "card": _card_facts(backbone.card, path.absolute().parent),
         "backbone": {
             "weights": backbone.weights.source,
             "random": backbone.weights.random,
@@ -98,6 +98,7 @@ def save_probe(
     tensors = {name: tensor.contiguous() for name, tensor in probe.tensors().items()}
     import tomli_w
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, save(tensors, {_HEADER: tomli_w.dumps(_without_none(facts))}))
     return path
 
@@ -106,14 +107,13 @@ def check_probe_path(path: str | os.PathLike[str], *, overwrite: bool = False) -
     """Make sure that a probe can be written to a path, before it is trained.
 
     Raises:
-        UsageError: another ending, a missing folder, or a file that is there.
+        UsageError: another ending, or a file that is there.
     """
     path = Path(path).expanduser()
     if path.suffix.lower() != SUFFIX:
         raise UsageError(f"{path} does not end in {SUFFIX}, by which load_model knows a trained classifier.")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        fault = "is a folder" if path.is_dir() else f"lies in no folder: {path.absolute().parent} does not exist"
-        raise UsageError(f"{path} {fault}. Give the name of a file in a folder that exists.")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Give the name of a file.")
     if path.exists() and not overwrite:
         raise UsageError(f"{path} exists. Give another name, or replace it: --overwrite (overwrite=True).")
     return path
@@ -156,7 +156,7 @@ def load_probe(
     facts, tensors = read_probe(path)
     where = find_device(device)
     try:
-        card = ModelCard.model_validate(facts["card"], context={"folder": path.absolute().parent})
+        card = ModelCard.model_validate(_found_beside(facts["card"], path), context={"folder": path.absolute().parent})
         settings = _settings(facts["features"])
         probe = Probe.from_parts(tensors, facts["probe"])
         trained_on = dict(facts["backbone"])
@@ -172,12 +172,17 @@ def load_probe(
         )
     backbone = LoadedModel(module.to(where), card, (), where, weights)
     model = headed_model(backbone, probe, settings, path.stem)
-    return replace(model, weights=Weights(f"{path.name} on {weights.source}", _sha256(path), weights.random, path))
+    return replace(model, weights=Weights(f"{path.name} on {weights.source}", file_sha256(path), weights.random, path))
 
 
 def headed_model(backbone: LoadedModel, probe: Probe, settings: ProbeSettings, name: str) -> LoadedModel:
-    """Backbone and classifier as one model; the backbone's module is shared, not copied."""
+    """Backbone and classifier as one model; the backbone's module is shared, not copied.
+
+    The softmax of its scores is the probe's probabilities; a ridge probe has none, and its scores are decision values.
+    """
     head = probe.head().to(backbone.device)
+    if probe.kind == "knn":
+        head = nn.Sequential(head, LogVotes())
     network = HeadedNetwork(backbone.module, settings.layers, settings.pool, head, normalize=settings.normalize)
     weights = Weights(f"{name} on {backbone.weights.source}", None, backbone.weights.random)
     card = _headed_card(name, backbone.card, settings, len(probe.classes))
@@ -238,8 +243,23 @@ def _headed_card(name: str, base: ModelCard, settings: ProbeSettings, classes: i
     )
 
 
-def _card_facts(card: ModelCard) -> dict[str, Any]:
-    return card.model_dump(mode="json", exclude_none=True)
+def _card_facts(card: ModelCard, folder: Path) -> dict[str, Any]:
+    """The card, its files by the way to them from the probe's folder; no one's folders are written down beyond it."""
+    facts = card.model_dump(mode="json", exclude_none=True)
+    if facts["weights"]["kind"] == "file":
+        facts["weights"]["file"] = Path(os.path.relpath(facts["weights"]["file"], folder)).as_posix()
+    if "file" in facts["labels"]:
+        facts["labels"]["file"] = Path(facts["labels"]["file"]).name  # never read: the probe has classes of its own
+    return facts
+
+
+def _found_beside(facts: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The card's facts, with weights beside the probe where they are not where they were: both were moved."""
+    weights = facts["weights"]
+    if weights["kind"] != "file" or (path.parent / weights["file"]).is_file():
+        return facts
+    name = Path(weights["file"]).name
+    return {**facts, "weights": {**weights, "file": name}} if (path.parent / name).is_file() else facts
 
 
 def _without_none(value: Any) -> Any:
@@ -249,10 +269,6 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_none(one) for one in value if one is not None]
     return value
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _reason(error: Exception) -> str:

@@ -210,6 +210,7 @@ class FeatureTable:
         self,
         path: str | os.PathLike[str],
         format: str | None = None,
+        *,
         overwrite: bool = False,
     ) -> list[Path]:
         """Write the table whole or not at all; ``load_features`` reads it back equal.

@@ -28,22 +28,34 @@ def as_found(model: nn.Module) -> Iterator[None]:
     modules = list(model.modules())
     with _in_turn(modules), _one_deeper():
         flags = [(module, module.training) for module in modules]
-        compiled = [
-            (module, module._compiled_call_impl) for module in modules if module._compiled_call_impl is not None
-        ]
         buffers = _Buffers(modules)
         try:
             # The flags are set one by one: a model's own train() may do more (merge weights, say) than set flags.
             _set_training((module, False) for module in modules)
-            for module, _ in compiled:  # of model.compile(): it skips hooks added after its first call silently
-                module._compiled_call_impl = None
-            with torch.inference_mode(False), torch.enable_grad(), _random_state(model), unfused_attention():
+            with (
+                running_eagerly(modules),
+                torch.inference_mode(False),
+                torch.enable_grad(),
+                _random_state(model),
+                unfused_attention(),
+            ):
                 yield
         finally:
-            for module, implementation in compiled:
-                module._compiled_call_impl = implementation
             _set_training(flags)
             buffers.restore()
+
+
+@contextmanager
+def running_eagerly(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Suspend what ``module.compile()`` installed: it skips hooks added after its first call silently."""
+    compiled = [(module, module._compiled_call_impl) for module in modules if module._compiled_call_impl is not None]
+    try:
+        for module, _ in compiled:
+            module._compiled_call_impl = None
+        yield
+    finally:
+        for module, implementation in compiled:
+            module._compiled_call_impl = implementation
 
 
 class _Depth(threading.local):

@@ -11,7 +11,7 @@ from torch import nn
 
 from camapp.errors import LayerError, ModelError, did_you_mean
 
-PLACE = re.compile(r"(?P<name>.*?)(?:@(?P<call>\d+))?(?:(?P<input>:input)|#(?P<output>\w+))?")
+PLACE = re.compile(r"(?P<name>.*?)(?:@(?P<call>\d+))?(?:(?P<input>:input)|#(?P<output>\w+))?", re.DOTALL)
 
 
 @dataclass(frozen=True)

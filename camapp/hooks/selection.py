@@ -27,8 +27,9 @@ def select_layers(model: nn.Module, patterns: Pattern | Iterable[Pattern], alias
         patterns: one or several of
 
             - ``"layer4.0.conv1"``: a layer; ``"layer4.relu@0"`` its first call, ``"layer4:input"`` what goes into it,
-              ``"lstm#1"`` or ``"encoder#hidden"`` a part of what it gives. The same may follow the patterns below;
-            - ``"blocks.*"``: a glob. ``*`` and ``?`` stay within one part of a dotted name, ``**`` crosses parts;
+              ``"lstm#1"`` or ``"encoder#hidden"`` a part of what it gives. The same may follow globs and numbers;
+            - ``"blocks.*"``: a glob. ``*`` and ``?`` stay within one part of a dotted name, ``**.`` stands for any
+              number of parts, none included;
             - ``"blocks[-4:]"``, ``"features[0].attn"``: parts of a container by number, as Python slices lists;
             - ``"re:blocks\.\d+"``: a regular expression for whole names;
             - an alias; a layer of that name comes first;
@@ -46,7 +47,7 @@ def select_layers(model: nn.Module, patterns: Pattern | Iterable[Pattern], alias
     if not given:
         raise LayerError("No layer is named. Name one or more.")
     found: dict[str, Layer] = {}
-    names = [name for name, _ in model.named_modules() if name]
+    names = [name for name, _ in model.named_modules(remove_duplicate=False) if name]
     for pattern in given:
         if isinstance(pattern, str) and pattern in aliases and pattern not in names:
             found.setdefault(pattern, aliases[pattern]())
@@ -86,8 +87,8 @@ def _expression(text: str) -> re.Pattern[str]:
 
 
 def _glob(text: str) -> re.Pattern[str]:
-    parts = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
-    return re.compile("".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*\*|\*|\?)", text)))
+    parts = {"**.": r"(?:.*\.)?", "**": ".*", "*": "[^.]*", "?": "[^.]"}
+    return re.compile("".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*\*\.|\*\*|\*|\?)", text)))
 
 
 def _matching(model: nn.Module, pattern: str, expression: re.Pattern[str], names: list[str]) -> list[Layer]:
@@ -106,7 +107,7 @@ def _indexed(model: nn.Module, pattern: str, text: str, names: list[str]) -> lis
             f'"{pattern}" cannot be read. Parts of a container are named as in "blocks[-4:]" or "blocks[0].attn".'
         )
     owner = find_layer(model, index["name"]).module if index["name"] else model
-    children = [name for name, _ in owner.named_children()]
+    children = [name for name, child in owner._modules.items() if child is not None]  # one may be there twice
     numbers = [int(part) if part else None for part in index["index"].split(":")]
     if len(numbers) == 1:
         number = numbers[0]

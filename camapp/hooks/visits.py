@@ -30,7 +30,9 @@ class Visits:
     """
 
     def __init__(self, layers: Sequence[Layer], visit: Visit) -> None:
-        self.calls = {layer.key: 0 for layer in layers}  #: how often each place was reached in this forward
+        self.calls = {
+            layer.key: 0 for layer in layers
+        }  #: how often each place was reached since the block began, or was told to count anew
         self._layers = layers
         self._visit = visit
         self._hooks = HookManager()
@@ -50,6 +52,10 @@ class Visits:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._hooks.remove()
+
+    def count_anew(self) -> None:
+        """Count the calls from 0 again, for another forward within the same block."""
+        self.calls.update(dict.fromkeys(self.calls, 0))
 
     def _on_forward(self, layer: Layer) -> Callable[..., Any]:
         """The forward hook that visits what comes out of ``layer``."""
@@ -147,9 +153,7 @@ def _checked(value: Any, layer: Layer) -> torch.Tensor:
         tensor: torch.Tensor = value
         return tensor
     given = f"a {value.dtype} tensor" if isinstance(value, torch.Tensor) else type(value).__name__
-    raise LayerError(
-        f'"{layer.name}" gives {given}, not a tensor of real numbers, so it has no gradient. Choose another layer.'
-    )
+    raise LayerError(f'"{layer.name}" gives {given}, not a tensor of real numbers. Choose another layer.')
 
 
 def _is_real(value: Any) -> bool:

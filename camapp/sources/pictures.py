@@ -7,7 +7,7 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path, PurePosixPath
@@ -55,7 +55,8 @@ def find_pictures(source: Source, limit: int | None = None) -> list[PictureFile]
         limit: take only the first so many.
 
     Raises:
-        UsageError: there is nothing at the source, or no picture in it; or a limit that leaves none.
+        UsageError: there is nothing at the source, or no picture in it; a limit that leaves none; or a picture that is
+            there twice with different labels.
     """
     if limit is not None:
         check_count("limit", limit, 1)
@@ -65,13 +66,33 @@ def find_pictures(source: Source, limit: int | None = None) -> list[PictureFile]
     found: dict[Path, PictureFile] = {}
     for part in parts:
         for picture in _pictures_of(str(os.fspath(part))):
-            found.setdefault(Path(os.path.abspath(picture.path)), picture)
+            place = Path(os.path.abspath(picture.path))
+            first = found.setdefault(place, picture)
+            if first.label is None:
+                found[place] = replace(first, label=picture.label)
+            elif picture.label not in (None, first.label):
+                raise UsageError(
+                    f"{picture.path} is there twice, as {first.label!r} and as {picture.label!r}. Give it one label."
+                )
     pictures = list(found.values())[:limit]
-    shared = {name for name, count in Counter(one.name for one in pictures).items() if count > 1}
-    return [
-        replace(one, name=_printable(one.path if one.name in shared else Path(one.name)), label=_text(one.label))
-        for one in pictures
-    ]
+    shared = {name for name, count in Counter(_printable(Path(one.name)) for one in pictures).items() if count > 1}
+    named: list[PictureFile] = []
+    used: set[str] = set()
+    for one in pictures:
+        name = _printable(Path(one.name))
+        name = _unused(_printable(one.path) if name in shared else name, used)
+        named.append(replace(one, name=name, label=_text(one.label)))
+    return named
+
+
+def _unused(name: str, used: set[str]) -> str:
+    """``name``, or the same with a number behind it; names of files that are no Unicode may be printed alike."""
+    number, free = 1, name
+    while free in used:
+        number += 1
+        free = f"{name} ({number})"
+    used.add(free)
+    return free
 
 
 def check_count(name: str, value: object, least: int) -> None:
@@ -103,7 +124,7 @@ def _pictures_of(source: str) -> list[PictureFile]:
 def _in_folder(folder: Path) -> list[PictureFile]:
     paths = [
         Path(place) / name
-        for place, folders, names in os.walk(folder)
+        for place, names in _visible(folder)
         for name in names
         if Path(name).suffix.lower() in SUFFIXES and not name.startswith(".")
     ]
@@ -113,6 +134,19 @@ def _in_folder(folder: Path) -> list[PictureFile]:
         replace(one, label=PurePosixPath(one.name).parts[0] if "/" in one.name else None)
         for one in _named_from(sorted(paths), folder)
     ]
+
+
+def _visible(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """A folder and those in it, with the names of their files: not hidden ones, and links to folders once."""
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link back to where we have been
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield place, names
 
 
 def _in_table(path: Path) -> list[PictureFile]:

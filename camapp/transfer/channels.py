@@ -10,7 +10,7 @@ import torch
 
 from camapp.backbones.layouts import find_layout
 from camapp.backbones.load import LoadedModel
-from camapp.errors import UsageError
+from camapp.errors import LayerError, UsageError
 from camapp.features.extractor import FeatureExtractor
 from camapp.files import write_atomically
 from camapp.hooks.layers import module_name
@@ -18,11 +18,11 @@ from camapp.images.channels import ChannelGrid, channel_grid
 from camapp.images.decode import decode
 from camapp.images.geometry import Fit
 from camapp.images.render import png_bytes
-from camapp.loading import load_model
+from camapp.transfer.extraction import opened
 
 
 def save_channel_grid(
-    model: str | LoadedModel,
+    model: str | Path | LoadedModel,
     picture: str | os.PathLike[str],
     layer: str,
     path: str | os.PathLike[str],
@@ -52,9 +52,11 @@ def save_channel_grid(
         raise UsageError(f"{path} does not end in .png, which a grid of channels is.")
     if path.exists() and not overwrite:
         raise UsageError(f"{path} exists. Give another name, or replace it: --overwrite (overwrite=True).")
-    loaded = load_model(model) if isinstance(model, str) else model
+    loaded = opened(model)
     inputs, _, _ = loaded.prepare(decode(picture), fit)
     features = FeatureExtractor(loaded, layer, "none")(inputs)
+    if len(features) != 1:
+        raise LayerError(f'"{layer}" means {len(features)} layers ({", ".join(features)}). Name the one to paint.')
     ((name, output),) = features.items()
     shape: torch.Size = output.shape
     layout = find_layout(loaded.module, module_name(features.info[name].layer), shape, inputs.shape)

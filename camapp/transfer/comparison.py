@@ -15,11 +15,11 @@ from camapp.backbones.load import LoadedModel
 from camapp.errors import UsageError
 from camapp.features.extractor import FeatureExtractor
 from camapp.features.probe import compare
+from camapp.features.probe.fitting import check_settings
 from camapp.features.probe.markdown import percent, table
 from camapp.images.geometry import Fit
-from camapp.loading import load_model
 from camapp.sources.pictures import Source
-from camapp.transfer.extraction import Progress
+from camapp.transfer.extraction import Progress, opened
 from camapp.transfer.training import Parts, learn_and_try
 
 _TIMED_PICTURES, _TIMED_ROUNDS = 8, 3
@@ -123,7 +123,7 @@ def compare_features(
         >>> table = camapp.compare_features(["efficientnet_lite0", "efficientnet_lite2"], "train", "test")
         >>> table.rows[0].model, table.rows[0].accuracy
     """
-    given = [models] if isinstance(models, str | LoadedModel) else list(models)
+    given = list(models) if isinstance(models, list | tuple) else [models]
     if not given:
         raise UsageError("No model is named. Name one or more.")
     options = {
@@ -135,9 +135,10 @@ def compare_features(
         "workers": workers,
         "progress": progress,
     }
+    check_settings(kind, {})
     rows: list[Candidate] = []
     for one in given:
-        loaded = load_model(one) if isinstance(one, str) else one
+        loaded = opened(one)  # type: ignore[arg-type]
         parts = learn_and_try(loaded, train, test, test_share, seed, options)
         rows += _of_one_backbone(loaded, parts, pool, kind, seed)
     rows.sort(key=lambda row: (-row.accuracy, row.size))

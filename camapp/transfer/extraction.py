@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ Progress = Callable[[list[str]], Iterable[str]]
 
 
 def extract_features(
-    model: str | LoadedModel,
+    model: str | Path | LoadedModel,
     source: Source,
     *,
     layers: Pattern | Sequence[Pattern] = "penultimate",
@@ -72,12 +73,7 @@ def extract_features(
         >>> table["penultimate"].shape, table.labels[:2]
         >>> table.save("photos.parquet")
     """
-    loaded = load_model(model) if isinstance(model, str) else model
-    if not isinstance(loaded, LoadedModel):
-        raise UsageError(
-            f"model is a {type(model).__name__}; needed is a card's name or a LoadedModel, such as camapp.wrap_model "
-            "makes of any nn.Module."
-        )
+    loaded = opened(model)
     how = None if fit is None else checked_fit(fit)
     extractor = FeatureExtractor(loaded, layers, pool, normalize=normalize, dtype=dtype, channels_last=channels_last)
     pictures = find_pictures(source, limit)
@@ -93,22 +89,20 @@ def extract_features(
     return gathered.table(_provenance(loaded, extractor, how))
 
 
-def check_labelled(table: FeatureTable, what: str) -> None:
-    """Refuse features without labels, where classes are to be learnt.
-
-    Args:
-        table: the features.
-        what: whose pictures they are, for the error.
+def opened(model: str | Path | LoadedModel) -> LoadedModel:
+    """The model that is meant.
 
     Raises:
-        UsageError: they have none.
+        UsageError: something that is no model.
+        ModelError, WeightsError: one that cannot be loaded.
     """
-    if table.labels is None:
-        loose = next(iter(table.names), "")
+    loaded = load_model(model) if isinstance(model, str | Path) else model
+    if not isinstance(loaded, LoadedModel):
         raise UsageError(
-            f"The pictures of {what} have no labels (such as {loose}). Sort them into one subfolder a class, or give a "
-            "table (.csv) with the columns path and label."
+            f"model is a {type(model).__name__}; needed is a card's name or a LoadedModel, such as camapp.wrap_model "
+            "makes of any nn.Module."
         )
+    return loaded
 
 
 @dataclass

@@ -11,13 +11,14 @@ from typing import Any
 from camapp.backbones.load import LoadedModel
 from camapp.errors import UsageError
 from camapp.features.probe import Probe, ProbeReport, evaluate_probe, fit_probe, split
+from camapp.features.probe.fitting import check_settings
 from camapp.features.saved import ProbeSettings, headed_model, save_probe
 from camapp.features.table import FeatureTable
 from camapp.hooks.selection import Pattern
 from camapp.images.geometry import Fit, checked_fit
-from camapp.loading import load_model
 from camapp.sources.pictures import Source
-from camapp.transfer.extraction import Progress, check_labelled, extract_features
+from camapp.transfer.extraction import Progress, extract_features, opened
+from camapp.transfer.labels import check_labels
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class TrainedProbe:
 
 
 def train_probe(
-    model: str | LoadedModel,
+    model: str | Path | LoadedModel,
     train: Source | FeatureTable,
     test: Source | FeatureTable | None = None,
     *,
@@ -115,7 +116,8 @@ def train_probe(
         >>> trained.save("clothing.camapp")
         >>> camapp.explain("clothing.camapp", "shirt.jpg").overlay(0)
     """
-    loaded = load_model(model) if isinstance(model, str) else model
+    check_settings(kind, {"C": C, "alpha": alpha, "k": k})
+    loaded = opened(model)
     how = None if fit is None else checked_fit(fit)
     options: dict[str, Any] = {
         "layers": layers,
@@ -170,13 +172,12 @@ def learn_and_try(
     Raises:
         UsageError: as ``train_probe``.
     """
+    check_labels(train, test)
     learnt = _table(model, train, options)
-    check_labelled(learnt, "train")
     if test is not None:
         if isinstance(train, FeatureTable) and not isinstance(test, FeatureTable):
             options = {**options, **_options_of(learnt, model)}
         tried = _table(model, test, options)
-        check_labelled(tried, "test")
         _check_alike(learnt, tried)
         return Parts(learnt, tried, (*learnt.failures, *tried.failures))
     if test_share == 0:
@@ -225,6 +226,11 @@ def _table(model: LoadedModel, source: Source | FeatureTable, options: dict[str,
             "load_features give such that do. camapp.features.probe.fit_probe takes plain arrays."
         )
     made_by = source.provenance["weights"].get("sha256"), source.provenance["model"]
+    if model.card.weights is None:
+        raise UsageError(
+            f"{model.name} is a network given by hand: whether it is the one that took the features cannot be told. "
+            "Give the pictures instead."
+        )
     if made_by != (model.weights.sha256, model.name):
         raise UsageError(
             f"The features were taken by {made_by[1] or 'an unknown model'}, not by {model.name} with the weights that "

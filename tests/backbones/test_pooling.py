@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from camapp.backbones.layouts import Layout
-from camapp.backbones.pooling import auto_pool, read_pool
+from camapp.backbones.pooling import read_pool, settled_pool
 from camapp.backbones.tokens import has_class_token
 from camapp.errors import LayerError, UsageError
 
@@ -87,8 +87,9 @@ def test_signals_and_volumes_are_pooled_too() -> None:
 @pytest.mark.parametrize("name", ["avg", "cls", "gem", "cls+patches", "auto"])
 def test_a_vector_stays_as_it_is(name: str) -> None:
     vector = torch.randn(2, 8)
-    pool = read_pool(name) or auto_pool(nn.Identity(), "layer", None, vector)
+    pool = settled_pool(name, nn.Identity(), "layer", None, vector)
     assert torch.equal(pool(vector, None, "layer"), vector)
+    assert pool.name == "none"  # what was done, and not what was asked for
 
 
 def test_auto_takes_the_class_token_where_there_is_one_and_the_mean_of_the_patches_where_there_are_only_registers() -> (
@@ -99,10 +100,14 @@ def test_auto_takes_the_class_token_where_there_is_one_and_the_mean_of_the_patch
     only_registers = timm.create_model("vit_medium_patch16_reg4_gap_256", img_size=32)
     assert has_class_token(vit, "blocks.0")
     assert not has_class_token(only_registers, "blocks.0")
-    assert auto_pool(vit, "blocks.0", layout, tokens).name == "cls"
-    assert auto_pool(only_registers, "blocks.0", layout, tokens).name == "avg"
-    assert auto_pool(vit, "patch_embed", Layout("NLC", (2, 4)), tokens).name == "avg"
-    assert auto_pool(vit, "blocks.0.attn.q_norm", None, torch.randn(1, 3, 5, 5)).name == "none"
+    assert settled_pool("auto", vit, "blocks.0", layout, tokens).name == "cls"
+    assert settled_pool("auto", only_registers, "blocks.0", layout, tokens).name == "avg"
+    assert settled_pool("auto", vit, "patch_embed", Layout("NLC", (2, 4)), tokens).name == "avg"
+    assert settled_pool("auto", vit, "blocks.0.attn.q_norm", None, torch.randn(1, 3, 5, 5)).name == "none"
+    for name in ("cls", "cls+patches"):
+        with pytest.raises(LayerError, match="registers"):
+            settled_pool(name, only_registers, "blocks.0", layout, tokens)
+        assert settled_pool(name, vit, "blocks.0", layout, tokens).name == name
 
 
 @pytest.mark.parametrize(

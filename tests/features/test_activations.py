@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from camapp.errors import LayerError
+from camapp.errors import LayerError, ModelError
 from camapp.features.activations import ActivationExtractor
 from tests.hooks.test_capture import hooks_on
 
@@ -32,6 +32,27 @@ def test_it_records_what_modules_give_before_an_in_place_operation_reaches_it() 
     assert not extractor.activations["deep"].requires_grad
     output.sum().backward()  # the user's own graph is whole
     assert model[0].weight.grad is not None
+
+
+def test_calls_count_anew_in_each_forward() -> None:
+    relu = nn.ReLU()
+    model = nn.Sequential(relu, nn.Linear(3, 3), relu)
+    with ActivationExtractor(model) as extractor:
+        extractor.register_hooks(["0@0", "0@1", "0"])
+        for _ in range(3):
+            inputs = torch.randn(2, 3)
+            output = model(inputs)
+            assert torch.equal(extractor.activations["0@0"], inputs.relu())
+            assert torch.equal(extractor.activations["0@1"], output)
+            assert torch.equal(extractor.activations["0"], output)
+    assert hooks_on(model) == 0
+
+
+def test_a_model_compiled_in_place_is_refused() -> None:
+    model = network()
+    model.compile(backend="eager")
+    with pytest.raises(ModelError, match="compiled in place"):
+        ActivationExtractor(model).register_hooks(["0"])
 
 
 def test_clearing_forgets_what_was_recorded_and_removing_ends_it() -> None:

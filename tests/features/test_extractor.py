@@ -9,11 +9,13 @@ import threading
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import timm
 import torch
 import torchvision
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import camapp
 from camapp.errors import LayerError, ModelError, UsageError
@@ -38,13 +40,16 @@ class Small(nn.Module):
         self.ran: list[str] = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.head_input(x))
+
+    def head_input(self, x: torch.Tensor) -> torch.Tensor:
         x = self.relu(self.bn(self.conv1(x)))
         self.ran.append("conv1")
         x = self.relu(self.conv2(x))
         self.ran.append("conv2")
         x = self.relu(self.conv3(x))
         self.ran.append("conv3")
-        return self.fc(x.mean((2, 3)))
+        return x.mean((2, 3))
 
 
 def small() -> Small:
@@ -106,7 +111,9 @@ def test_the_order_is_that_of_the_request_and_not_of_the_network() -> None:
         (["relu@0"], []),
         (["conv2:input"], ["conv1"]),
         (["relu@1", "conv1"], ["conv1"]),
-        (["relu"], ["conv1", "conv2"]),
+        (["relu@2"], ["conv1", "conv2"]),
+        (["relu"], ["conv1", "conv2", "conv3"]),  # its last call, of which another picture may have more
+        (["relu", "fc:input"], ["conv1", "conv2", "conv3"]),
         (["fc:input"], ["conv1", "conv2", "conv3"]),
     ],
 )
@@ -290,11 +297,32 @@ def test_penultimate_is_what_the_classifier_is_given() -> None:
         assert features.info["penultimate"].layer == f"{classifier}:input"
 
 
-def test_a_headless_network_has_no_penultimate_layer_but_a_last_one() -> None:
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
-    with pytest.raises(LayerError, match="last"):
-        FeatureExtractor(model)(INPUTS)
-    assert FeatureExtractor(model, "last").forward(INPUTS).info["last"].layer == "1"
+@pytest.mark.parametrize(
+    "name",
+    ["resnet10t", "efficientnet_lite0", "mobilenetv3_small_050", "ghostnet_100", "regnety_002", "densenet121", "vgg11"],
+)
+def test_a_headless_network_of_timm_has_no_penultimate_layer(name: str) -> None:
+    model = timm.create_model(name, num_classes=0).eval()
+    with pytest.raises(LayerError, match="ends in no classifier"):
+        FeatureExtractor(model)(torch.randn(1, 3, 64, 64))
+
+
+def test_nor_has_one_of_torchvision_or_of_ones_own_but_a_last_layer() -> None:
+    squeezenet, vgg = torchvision.models.squeezenet1_1().eval(), torchvision.models.vgg11().eval()
+    squeezenet.classifier, vgg.classifier = nn.Identity(), nn.Identity()
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+    for model in (squeezenet, vgg, plain):
+        with pytest.raises(LayerError, match="last"):
+            FeatureExtractor(model)(torch.randn(1, 3, 64, 64))
+    assert FeatureExtractor(plain, "last")(INPUTS).info["last"].layer == "1"
+
+
+def test_of_several_heads_the_first_is_meant_unless_their_inputs_are_parts() -> None:
+    levit = timm.create_model("levit_128s", num_classes=5).eval()
+    assert FeatureExtractor(levit)(torch.randn(1, 3, 224, 224)).info["penultimate"].layer == "head:input"
+    crossvit = timm.create_model("crossvit_tiny_240", num_classes=5).eval()
+    with pytest.raises(LayerError, match=r'"head.0:input", "head.1:input"'):
+        FeatureExtractor(crossvit)(torch.randn(1, 3, 240, 240))
 
 
 @pytest.mark.parametrize(
@@ -460,6 +488,101 @@ def test_describe_lists_every_layer_and_whether_it_ran() -> None:
     assert any(line.split() == ["unused", "Conv2d", "never", "runs", "0", "12"] for line in lines)
     with pytest.raises(UsageError, match="give inputs"):
         FeatureExtractor(small()).describe()
+
+
+def test_the_last_call_is_meant_also_where_other_pictures_have_more_of_them() -> None:
+    class Looping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 3, padding=1)
+            self.fc = nn.Linear(3, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(int(x[0, 0, 0, 0])):
+                x = self.conv(x)
+            return self.fc(x.mean((2, 3)))
+
+    model = Looping().eval()
+    extractor = FeatureExtractor(model, "conv", "none")
+    for times in (2, 4, 1, 3):
+        inputs = torch.rand(2, 3, 8, 8)
+        inputs[0, 0, 0, 0] = times
+        expected = inputs
+        with torch.no_grad():
+            for _ in range(times):
+                expected = model.conv(expected)
+        features = extractor(inputs)
+        assert torch.equal(features["conv"], expected)
+        assert features.info["conv"].layer == ("conv" if times == 1 else f"conv@{times - 1}")
+
+
+def test_a_part_that_is_recomputed_in_the_backward_gives_exact_gradients() -> None:
+    class Checkpointed(Small):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(checkpoint(super().head_input, x, use_reentrant=False))
+
+    def gradients(model: Small, pool: str) -> list[torch.Tensor]:
+        features = FeatureExtractor(model, ["conv2", "conv3"], pool, detach=False)(INPUTS)
+        features.joined().square().sum().backward()
+        return [model.conv1.weight.grad, model.conv3.weight.grad]
+
+    for pool in ("max", "gem", "avg", "none"):
+        torch.manual_seed(0)
+        ours = Checkpointed().eval()
+        plain = Small().eval()
+        plain.load_state_dict(ours.state_dict())
+        for one, other in zip(gradients(ours, pool), gradients(plain, pool), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_inference_mode_in_the_model_or_around_it_leaves_no_inference_tensor() -> None:
+    class Decorated(Small):
+        @torch.inference_mode()
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    model = Decorated().eval()
+    for pool in ("none", "avg"):
+        assert not FeatureExtractor(model, "conv1", pool)(INPUTS)["conv1"].is_inference()
+    extractor = FeatureExtractor(small(), "conv1", detach=False)
+    with torch.inference_mode():
+        taking_part = extractor(INPUTS.clone())["conv1"]
+    taking_part.sum().backward()
+
+
+def test_a_model_compiled_in_place_runs_eagerly_and_stays_compiled() -> None:
+    model = small()
+    expected = FeatureExtractor(model, "conv2")(INPUTS)["conv2"]
+    model.compile(backend="eager")
+    model(INPUTS)
+    for detach in (True, False):
+        assert torch.equal(FeatureExtractor(model, "conv2", detach=detach)(INPUTS)["conv2"].detach(), expected)
+    assert model._compiled_call_impl is not None
+
+
+def test_one_number_a_picture_is_a_feature_of_size_one() -> None:
+    class Regressing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.squeeze = nn.Flatten(0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.squeeze(x.mean((1, 2, 3), keepdim=True))
+
+    for pool in ("auto", "none", "flatten", "avg"):
+        features = FeatureExtractor(Regressing(), "squeeze", pool)(INPUTS)
+        torch.testing.assert_close(features["squeeze"], INPUTS.mean((1, 2, 3))[:, None])
+        assert features.joined().shape == (2, 1)
+
+
+def test_a_mapping_of_tensors_answers_as_a_mapping_does() -> None:
+    features = FeatureExtractor(small(), "conv1")(INPUTS)
+    assert features.get("nothing", 7) == 7
+    assert features == features
+    assert features != FeatureExtractor(small(), "conv1")(INPUTS)
+    half = FeatureExtractor(small().bfloat16(), "conv1")(INPUTS)
+    assert half.numpy()["conv1"].dtype == np.float32
 
 
 def test_another_input_size_and_another_way_through_the_network_are_found_anew() -> None:

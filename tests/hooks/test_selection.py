@@ -35,6 +35,8 @@ def names(*patterns: str) -> list[str]:
         ("blocks.*.conv", ["blocks.0.conv", "blocks.1.conv", "blocks.2.conv", "blocks.3.conv"]),
         ("*", ["stem", "blocks", "head"]),
         ("**.attn.0", ["blocks.0.attn.0", "blocks.1.attn.0", "blocks.2.attn.0", "blocks.3.attn.0"]),
+        ("**.conv", ["blocks.0.conv", "blocks.1.conv", "blocks.2.conv", "blocks.3.conv"]),
+        ("**.stem", ["stem"]),
         ("blocks[-2:]", ["blocks.2", "blocks.3"]),
         ("blocks[::3]", ["blocks.0", "blocks.3"]),
         ("blocks[-1]", ["blocks.3"]),
@@ -67,6 +69,14 @@ def test_an_alias_is_asked_unless_a_layer_has_its_name() -> None:
     assert {name: layer.name for name, layer in found.items()} == {"deep": "blocks.3", "stem": "stem"}
 
 
+def test_a_module_that_is_there_twice_is_counted_twice() -> None:
+    one, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    model = nn.Sequential()
+    model.add_module("blocks", nn.ModuleList([one, other, one]))
+    assert list(select_layers(model, ["blocks[-1]"], {})) == ["blocks.2"]
+    assert list(select_layers(model, ["blocks.*"], {})) == ["blocks.0", "blocks.1", "blocks.2"]
+
+
 def test_a_module_is_found_by_itself() -> None:
     model = network()
     assert list(select_layers(model, model.get_submodule("blocks.1"), {})) == ["blocks.1"]
@@ -82,6 +92,7 @@ def test_a_module_is_found_by_itself() -> None:
         ("blocks[::0]", "means no layer"),
         ("blocks[x]", "cannot be read"),
         ("blocks[]", "cannot be read"),
+        ("a\nb", "No layer"),
         ("re:(", "no regular expression"),
         ("re:nothing.*", "matches"),
         ("blocks[0].nothing", "No layer"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,32 @@ def test_a_table_without_labels_gives_none_and_quoted_names_keep_their_commas(tm
         ("one, two.jpg", None),
         ("three.jpg", "x"),
     ]
+
+
+def test_one_picture_under_two_labels_is_refused_and_twice_the_same_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("path,label\na.jpg,x\na.jpg,x\nb.jpg,y\n")
+    assert [one.name for one in find_pictures(tmp_path / "list.csv")] == ["a.jpg", "b.jpg"]
+    (tmp_path / "list.csv").write_text("path,label\na.jpg,x\na.jpg,y\n")
+    with pytest.raises(UsageError, match="is there twice, as 'x' and as 'y'"):
+        find_pictures(tmp_path / "list.csv")
+
+
+def test_links_to_folders_are_followed_once_and_hidden_folders_are_not_searched(tmp_path: Path) -> None:
+    touch(tmp_path, "real/1.jpg", "set/cat/1.jpg", "set/.ipynb_checkpoints/2.jpg", "set/cat/.hidden/3.jpg")
+    os.symlink(tmp_path / "real", tmp_path / "set" / "dog")
+    os.symlink(tmp_path / "set", tmp_path / "set" / "cat" / "loop")
+    assert [(one.name, one.label) for one in find_pictures(tmp_path / "set")] == [
+        ("cat/1.jpg", "cat"),
+        ("dog/1.jpg", "dog"),
+    ]
+
+
+def test_names_that_print_alike_stay_apart(tmp_path: Path) -> None:
+    touch(tmp_path, "bad\\xff.jpg")
+    (tmp_path / os.fsdecode(b"bad\xff.jpg")).touch()
+    names = [one.name for one in find_pictures(tmp_path)]
+    assert len(set(names)) == 2
+    assert all(name.isprintable() for name in names)
 
 
 @pytest.mark.parametrize(

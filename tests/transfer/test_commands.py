@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +160,8 @@ def test_backbones_and_layers_are_compared(
         (("probe", "{test}", "--out", "{out}.pth"), ".camapp"),
         (("probe", "{test}", "--kind", "forest"), "forest"),
         (("probe", "{empty}"), "no picture"),
+        (("probe", "{test}", "--test-share", "0", "--report", "{out}"), "--report needs pictures"),
+        (("features", "{test}/red/0.png", "{out}.png", "--grid", "blocks.*"), "Name the one to paint"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_written(
@@ -190,18 +191,48 @@ def test_pictures_that_are_all_broken_end_in_exit_code_3(
     assert not (tmp_path / "out.parquet").exists()
 
 
+# Says on the output when the first picture has its turn; all else is the command as it is.
+TELLING = """
+import sys
+from camapp import cli
+from camapp.cli import features
+
+def telling(names):
+    for name in names:
+        print(name, flush=True)
+        yield name
+
+features.with_progress = telling
+cli.main()
+"""
+
+
 def test_an_interrupted_run_leaves_no_half_file(folder: Path, tmp_path: Path) -> None:
     many = tmp_path / "many"
     many.mkdir()
-    for number in range(600):
+    for number in range(2000):
         os.link(folder / "train" / "red" / "0.png", many / f"{number}.png")
     process = subprocess.Popen(
-        [sys.executable, "-m", "camapp", "features", str(many), str(tmp_path / "out.parquet")],
+        [sys.executable, "-c", TELLING, "features", str(many), str(tmp_path / "out.parquet"), "--batch-size", "4"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        text=True,
     )
-    time.sleep(6)
+    assert process.stdout
+    assert process.stdout.readline() == "0.png\n"
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert [path.name for path in tmp_path.iterdir()] == ["many"]
+
+
+def test_names_with_the_signs_of_markup_are_printed_as_they_are(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for colour, name in (("red", "[red]"), ("green", "[bold] hat"), ("blue", "[/]")):
+        (tmp_path / "odd").mkdir(exist_ok=True)
+        os.symlink(folder / "train" / colour, tmp_path / "odd" / name.replace("/", "slash"))
+    code, said, _ = in_process(monkeypatch, capsys, "probe", tmp_path / "odd", "--kind", "knn")
+    assert code == 0
+    for name in ("[red]", "[bold] hat", "[slash]"):
+        assert name in said

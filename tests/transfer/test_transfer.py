@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -165,13 +167,13 @@ def test_layers_are_compared_in_one_call(model: LoadedModel, train: Path, test: 
 
 
 def test_what_cannot_be_learnt_from_is_refused_with_a_way_out(model: LoadedModel, train: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no labels.*one subfolder a class"):
+    with pytest.raises(UsageError, match=r"no labels, such as 0.png.*one subfolder a class"):
         camapp.train_probe(model, train / "red")
     single = tmp_path / "single"
     (single / "red").mkdir(parents=True)
     for number in range(2):
         (single / "red" / f"{number}.png").write_bytes((train / "red" / f"{number}.png").read_bytes())
-    with pytest.raises(UsageError, match="class"):
+    with pytest.raises(UsageError, match="of one class, 'red'"):
         camapp.train_probe(model, single)
     (single / "blue").mkdir()
     (single / "blue" / "0.png").write_bytes((train / "blue" / "0.png").read_bytes())
@@ -180,3 +182,63 @@ def test_what_cannot_be_learnt_from_is_refused_with_a_way_out(model: LoadedModel
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no picture"):
         camapp.train_probe(model, tmp_path / "empty")
+
+
+def test_what_labels_forbid_is_said_before_a_picture_is_decoded(
+    model: LoadedModel, train: Path, test: Path, tmp_path: Path
+) -> None:
+    def never(names: list[str]) -> Iterator[str]:
+        raise AssertionError("pictures were read")
+        yield from names
+
+    other = paint(tmp_path / "other", 1, 0)
+    (other / "red").rename(other / "violet")
+    with pytest.raises(UsageError, match=r"violet.*Train has blue, green, red"):
+        camapp.train_probe(model, train, other, progress=never)
+    with pytest.raises(UsageError, match="in train and in test"):
+        camapp.train_probe(model, train, train, progress=never)
+    (train / "loose.png").write_bytes(b"")
+    try:
+        with pytest.raises(UsageError, match=r"no labels, such as loose\.png"):
+            camapp.train_probe(model, train, test, progress=never)
+    finally:
+        (train / "loose.png").unlink()
+    for options in ({"kind": "forest"}, {"kind": "knn", "C": 1.0}):
+        with pytest.raises(UsageError):
+            camapp.train_probe(model, train, test, progress=never, **options)
+
+
+def test_a_model_says_the_probabilities_of_its_probe(model: LoadedModel, train: Path, test: Path) -> None:
+    for kind in ("linear", "knn"):
+        trained = camapp.train_probe(model, train, test, kind=kind, layers="blocks.1")
+        table = camapp.extract_features(model, test, layers="blocks.1")
+        headed = trained.model()
+        inputs = torch.cat([headed.prepare(decode(test / name))[0] for name in table.names])
+        with torch.no_grad():
+            probabilities = headed.module(inputs).softmax(1).numpy()
+        expected = trained.probe.probabilities(table["blocks.1"])
+        np.testing.assert_allclose(probabilities, expected, atol=1e-4)
+        assert FeatureExtractor(headed)(inputs).info["penultimate"].layer == "head:input"
+
+
+def test_a_class_whose_name_is_a_number_is_meant_by_it(model: LoadedModel, train: Path, tmp_path: Path) -> None:
+    for colour, number in (("red", "10"), ("green", "2"), ("blue", "7")):
+        (tmp_path / "numbers").mkdir(exist_ok=True)
+        os.symlink(train / colour, tmp_path / "numbers" / number)
+    trained = camapp.train_probe(model, tmp_path / "numbers", test_share=0)
+    headed = trained.model()
+    assert headed.labels == ("10", "2", "7")
+    explained = camapp.explain(headed, train / "green" / "0.png", targets="2")
+    assert (explained.classes[0].label, explained.classes[0].index) == ("2", 1)
+    assert headed.class_index("7") == 2
+    assert headed.class_index(0) == 0
+
+
+def test_a_network_given_by_hand_takes_no_features_of_another(model: LoadedModel, train: Path) -> None:
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    network.append(torch.nn.Linear(4, 2))
+    mine = camapp.wrap_model(network.eval(), size=32)
+    table = camapp.extract_features(mine, train)
+    with pytest.raises(UsageError, match="given by hand"):
+        camapp.train_probe(mine, table, test_share=0)
+    assert camapp.train_probe(mine, train, test_share=0).model().labels == ("blue", "green", "red")

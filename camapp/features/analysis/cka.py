@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from camapp.errors import UsageError
+from camapp.errors import LayerError, UsageError, did_you_mean
 from camapp.features.analysis.rows import Rows, check_paired, feature_rows
 
 # The unbiased estimate divides by n - 3.
@@ -36,7 +36,14 @@ class CKAMatrix:
     unbiased: bool
 
     def __getitem__(self, pair: tuple[str, str]) -> float:
-        """The value of a row and a column, by their names."""
+        """The value of a row and a column, by their names.
+
+        Raises:
+            LayerError: a name that is none of them.
+        """
+        for name, known in zip(pair, (self.names, self.others), strict=True):
+            if name not in known:
+                raise LayerError(f'No layer "{name}" in this matrix.{did_you_mean(name, known)}')
         name, other = pair
         return float(self.values[self.names.index(name), self.others.index(other)])
 
@@ -65,7 +72,7 @@ class CKAMatrix:
         return self.to_png()
 
 
-def linear_cka(a: Rows, b: Rows, unbiased: bool = True) -> float:
+def linear_cka(a: Rows, b: Rows, *, unbiased: bool = True) -> float:
     r"""How alike two layers see the same pictures: 1 where they are equal up to rotation, shift and scale.
 
     With :math:`K = A A^T` and :math:`L = B B^T` of n pictures,

@@ -12,7 +12,7 @@ import numpy as np
 
 from camapp.errors import UsageError
 from camapp.features.analysis.rows import Rows, feature_rows
-from camapp.files import write_together
+from camapp.files import check_report_folder, write_together
 
 TENSORS, METADATA, CONFIG = "tensors.tsv", "metadata.tsv", "projector_config.pbtxt"
 
@@ -25,6 +25,7 @@ def save_projector(
     features: Rows,
     names: Sequence[object],
     labels: Sequence[object] | Mapping[str, Sequence[object]] | None = None,
+    *,
     overwrite: bool = False,
 ) -> list[Path]:
     r"""Write features for the Embedding Projector: all files or none.
@@ -58,7 +59,7 @@ def save_projector(
                 "same order."
             )
     folder = Path(folder)
-    _check_free(folder, overwrite)
+    check_report_folder(folder, (TENSORS, METADATA, CONFIG), overwrite=overwrite)
     contents = {TENSORS: _tensors(rows), METADATA: _metadata(columns), CONFIG: _config().encode()}
     return write_together(folder, contents)
 
@@ -71,16 +72,6 @@ def _label_columns(labels: Sequence[object] | Mapping[str, Sequence[object]] | N
     if "name" in labels:
         raise UsageError('A column of labels is called "name", as that of the names is. Give it another name.')
     return dict(labels)
-
-
-def _check_free(folder: Path, overwrite: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; the projector's files go into a folder. Give another name.")
-    there = [name for name in (TENSORS, METADATA, CONFIG) if (folder / name).exists()]
-    if there and not overwrite:
-        raise UsageError(
-            f"{folder} holds {', '.join(there)} already. Give another folder, or replace them: overwrite=True."
-        )
 
 
 def _tensors(rows: np.ndarray) -> bytes:

@@ -56,6 +56,7 @@ def save_features(
     table: FeatureTable,
     path: str | os.PathLike[str],
     format: str | None = None,
+    *,
     overwrite: bool = False,
 ) -> list[Path]:
     """Write a table, whole or not at all: what was there stays until the new one is complete.
@@ -89,7 +90,7 @@ def check_target(
     Raises:
         UsageError: as ``save_features``.
     """
-    name, path = _target(Path(path), format)
+    name, path = _target(Path(path).expanduser(), format)
     _refuse_existing(path, FORMATS[name], overwrite)
     return name, path
 
@@ -104,7 +105,7 @@ def load_features(path: str | os.PathLike[str]) -> FeatureTable:
         UsageError: there is none; it is damaged, of something else, under the suffix of another format, or of a later
             version of camapp.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     name = _found_format(path)
     try:
         return FORMATS[name].read(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from camapp.errors import UsageError
 from camapp.features.formats.header import Header, foreign
 from camapp.features.formats.names import value_columns
 from camapp.features.table import FeatureTable
-from camapp.files import whole_file, write_atomically
+from camapp.files import file_sha256, whole_file, write_atomically
 
 SIDECAR = ".json"
 
@@ -38,7 +37,7 @@ def write(table: FeatureTable, path: Path) -> list[Path]:
             file.writelines(csv_lines(table, table.layers))
         header = json.loads(Header.of(table, {layer: layer for layer in table.layers}, guarded=False).to_json())
         before = _versions(sidecar) if path.exists() else {}
-        now = {_sha256(part): header}
+        now = {file_sha256(part): header}
         write_atomically(sidecar, _sidecar_bytes({**before, **now}))
     if before:
         write_atomically(sidecar, _sidecar_bytes(now))
@@ -50,7 +49,7 @@ def read(path: Path) -> FeatureTable:
     versions = _versions(path.with_name(path.name + SIDECAR))
     if not versions:
         raise foreign()
-    facts = versions.get(_sha256(path))
+    facts = versions.get(file_sha256(path))
     if facts is None:
         raise UsageError(
             f"not the file that {path.name}{SIDECAR} describes: it was changed or cut short since. Copy both files "
@@ -116,14 +115,6 @@ def _versions(sidecar: Path) -> dict[str, Any]:
 
 def _sidecar_bytes(versions: dict[str, Any]) -> bytes:
     return json.dumps({"csv": versions}, indent=1).encode()
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        for block in _blocks(file):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _blocks(file: Any) -> Iterable[bytes]:

@@ -107,7 +107,7 @@ class Header:
                 layer if layer.crc32 is None else replace(layer, crc32=_crc32(table[layer.name], layer.crc32))
                 for layer in self.layers
             ),
-            failures=self.failures + table.failures,
+            failures=(*self.failures, *(one for one in table.failures if one not in self.failures)),
             rows_crc32=_rows_crc32(table.names, table.labels, self.rows_crc32),
             names=table.names if rows else None,
             labels=table.labels if rows else None,

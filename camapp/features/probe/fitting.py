@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
@@ -67,7 +67,7 @@ def fit_probe(
         >>> probe = fit_probe(features[train], [labels[row] for row in train])
         >>> print(evaluate_probe(probe, features[test], [labels[row] for row in test]).to_markdown())
     """
-    _check_settings(kind, {"C": C, "alpha": alpha, "k": k})
+    check_settings(kind, {"C": C, "alpha": alpha, "k": k})
     if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 2:
         raise UsageError(f"folds = {folds!r}; cross-validation takes a whole number of folds, 2 and up.")
     seed = check_seed(seed)
@@ -86,7 +86,16 @@ def fit_probe(
     return Probe(classes, kind, fitted.tensors, fitted.settings | {"seed": seed, "pictures": len(matrix)}, notes)
 
 
-def _check_settings(kind: str, settings: dict[str, float | None]) -> None:
+def check_settings(kind: str, settings: Mapping[str, float | None]) -> None:
+    """Refuse a kind that there is not, or a setting that it does not have, before features are taken for it.
+
+    Args:
+        kind: as for ``fit_probe``.
+        settings: C, alpha and k by name; None for those not given.
+
+    Raises:
+        UsageError: they cannot be meant together.
+    """
     if kind not in KINDS:
         raise UsageError(f'No kind of probe "{kind}".{did_you_mean(str(kind), KINDS)} There are {", ".join(KINDS)}.')
     for name, value in settings.items():

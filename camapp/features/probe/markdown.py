@@ -75,14 +75,16 @@ def _overall(report: ProbeReport) -> str:
 def _pairs(report: ProbeReport) -> str:
     counts = report.confusion.copy()
     np.fill_diagonal(counts, 0)
-    order = np.argsort(-counts, axis=None, kind="stable")[: min(_MOST_PAIRS, np.count_nonzero(counts))]
+    pairs = int(np.count_nonzero(counts))
+    order = np.argsort(-counts, axis=None, kind="stable")[: min(_MOST_PAIRS, pairs)]
     rows = []
     for place in order.tolist():
         label, predicted = divmod(place, len(counts))
         share = counts[label, predicted] / report.measures[label].support
         names = report.classes[label], report.classes[predicted]
         rows.append([*names, counts[label, predicted], percent(share)])
-    return "## What is taken for what\n\n" + table(["class", "taken for", "pictures", "of the class"], rows)
+    more = f"\nAnd {pairs - len(rows)} more pairs (report.json).\n" if pairs > len(rows) else ""
+    return "## What is taken for what\n\n" + table(["class", "taken for", "pictures", "of the class"], rows) + more
 
 
 def _pictures(report: ProbeReport) -> str:

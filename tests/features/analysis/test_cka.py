@@ -40,7 +40,7 @@ def features(rows: int, size: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize(("rows", "left", "right"), [(12, 3, 5), (6, 20, 3), (6, 3, 20), (5, 9, 30), (4, 2, 2)])
 def test_it_is_the_papers_formula(rows: int, left: int, right: int, unbiased: bool) -> None:
     a, b = features(rows, left), features(rows, right, 1)
-    assert linear_cka(a, b, unbiased) == pytest.approx(written_out(a, b, unbiased), rel=1e-10, abs=1e-12)
+    assert linear_cka(a, b, unbiased=unbiased) == pytest.approx(written_out(a, b, unbiased), rel=1e-10, abs=1e-12)
 
 
 def test_four_pictures_by_hand() -> None:
@@ -69,10 +69,10 @@ def test_rotation_scale_and_shift_change_nothing_and_the_order_of_the_two_neithe
 ) -> None:
     a, b = features(rows, sizes[0], seed), features(rows, sizes[1], seed + 1)
     turn = np.linalg.qr(features(sizes[0], sizes[0], seed + 2))[0]
-    value = linear_cka(a, b, unbiased)
-    assert linear_cka(scale * a @ turn + shift, b, unbiased) == pytest.approx(value, abs=1e-6)
-    assert linear_cka(b, a, unbiased) == pytest.approx(value, abs=1e-10)
-    assert linear_cka(a, scale * a @ turn + shift, unbiased) == pytest.approx(1, abs=1e-6)
+    value = linear_cka(a, b, unbiased=unbiased)
+    assert linear_cka(scale * a @ turn + shift, b, unbiased=unbiased) == pytest.approx(value, abs=1e-6)
+    assert linear_cka(b, a, unbiased=unbiased) == pytest.approx(value, abs=1e-10)
+    assert linear_cka(a, scale * a @ turn + shift, unbiased=unbiased) == pytest.approx(1, abs=1e-6)
     assert (-1e-12 if not unbiased else -np.inf) <= value <= 1 + 1e-12
 
 
@@ -103,7 +103,7 @@ def test_a_matrix_holds_what_its_pairs_give(unbiased: bool) -> None:
     assert other.values.shape == (3, 2)
     for one in "abc":
         for two in "abc":
-            assert own[one, two] == pytest.approx(linear_cka(layers[one], layers[two], unbiased), abs=1e-12)
+            assert own[one, two] == pytest.approx(linear_cka(layers[one], layers[two], unbiased=unbiased), abs=1e-12)
         assert other[one, "x"] == pytest.approx(own[one, "b"], abs=1e-12)
     np.testing.assert_array_equal(own.values, own.values.T)
 

@@ -92,7 +92,7 @@ def test_tensorboards_configuration_names_both_files(tmp_path: Path) -> None:
 
 def test_files_there_are_not_replaced_unasked(tmp_path: Path) -> None:
     save_projector(tmp_path, np.zeros((1, 1)), ["a"])
-    with pytest.raises(UsageError, match=r"holds tensors.tsv, metadata.tsv, .* overwrite=True"):
+    with pytest.raises(UsageError, match=r"holds a report already .*overwrite=True"):
         save_projector(tmp_path, np.ones((1, 1)), ["b"])
     assert read_metadata(tmp_path) == [["a"]]
     save_projector(tmp_path, np.ones((2, 1)), ["b", "c"], overwrite=True)
