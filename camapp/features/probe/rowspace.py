@@ -8,6 +8,9 @@ import numpy as np
 
 # A feature that varies by less counts as constant: a weight divided by its spread would leave float32.
 _LEAST_SPREAD = 1e-30
+# So does one that varies by less than this part of what features usually do: a channel that is all but dead in a few
+# training pictures would, standardised, decide the class of any other picture in which it is not.
+_LEAST_SHARE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +18,8 @@ class RowSpace:
     r"""Coordinates in which a linear classifier with an L2 penalty has the same optimum, and fewer weights.
 
     Features :math:`x` are standardised, :math:`\tilde x = (x - m) / s`, as scikit-learn's ``StandardScaler`` does it,
-    but a constant feature counts for nothing: its :math:`s` is infinite. Where there are fewer pictures than features,
+    but a constant feature counts for nothing: its :math:`s` is infinite; and so does one that varies by less than
+    1e-4 of the median over all features. Where there are fewer pictures than features,
     :math:`N < D`, they are then rotated into the space that the training rows span: with the QR decomposition
     :math:`\tilde X^T = Q R`, :math:`Q^T Q = I`, the coordinates are :math:`z = Q^T \tilde x`, N numbers instead of D.
 
@@ -43,7 +47,9 @@ class RowSpace:
 
         scaler = StandardScaler().fit(features)
         deviation = np.sqrt(scaler.var_)
-        constant = (scaler.scale_ != deviation) | (deviation < _LEAST_SPREAD)  # scale_ is 1 where there is no variance
+        usual = np.median(deviation[deviation > 0]) if deviation.any() else 0.0
+        least = max(_LEAST_SPREAD, _LEAST_SHARE * float(usual))
+        constant = (scaler.scale_ != deviation) | (deviation < least)  # scale_ is 1 where there is no variance
         spread = np.where(constant, np.inf, deviation)
         count, size = features.shape
         if count >= size:
