@@ -44,6 +44,26 @@ class LayerInfo:
         return self.grid is not None and (self.recommended or self.kind not in PASSING_ON)
 
 
+class LayerTable(tuple[LayerInfo, ...]):
+    """The layers of a backbone; printed, a table."""
+
+    def __str__(self) -> str:
+        rows = [("layer", "class", "shape", "calls", "parameters")]
+        for one in self:
+            shape = "x".join(map(str, one.shape)) if one.shape else "" if one.calls else "never runs"
+            rows.append((one.name, one.kind, shape, str(one.calls), f"{one.parameters:,}"))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        right = (False, False, False, True, True)
+        lines = (
+            "  ".join(
+                cell.rjust(width) if side else cell.ljust(width)
+                for cell, width, side in zip(row, widths, right, strict=True)
+            )
+            for row in rows
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
+
 def list_layers(model: nn.Module | LoadedModel, inputs: torch.Tensor | None = None) -> list[LayerInfo]:
     """Every layer of a model, with what it gives for one picture; found by a dry run.
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from camapp.backbones.inputs import check_inputs, like_parameters, run_channels_last
-from camapp.backbones.layers import LayerInfo, list_layers
+from camapp.backbones.layers import LayerTable, list_layers
 from camapp.backbones.layouts import Layout, find_layout
 from camapp.backbones.load import LoadedModel
 from camapp.backbones.pooling import Pool, read_pool, settled_pool
@@ -51,7 +51,8 @@ class FeatureExtractor(nn.Module):
         normalize: scale each picture's features of a layer to length 1 (L2).
         dtype: ``"float32"``, ``"float16"``, or None for what the layer gives.
         detach: observe the backbone, or take part.
-        early_exit: stop the forward after the last layer needed.
+        early_exit: stop the forward after the last layer needed. False for a network in which a layer that ran once
+            for the first batch may run again for others.
         channels_last: on a CPU, lay pictures out channels last, which makes convolutions faster and moves the features
             by rounding errors only.
         any_rows: also take outputs of more rows than the batch, for networks built on features, whose rows other hooks
@@ -265,26 +266,6 @@ class FeatureExtractor(nn.Module):
                 "float32, or normalize=True."
             )
         return typed
-
-
-class LayerTable(tuple[LayerInfo, ...]):
-    """The layers of a backbone; printed, a table."""
-
-    def __str__(self) -> str:
-        rows = [("layer", "class", "shape", "calls", "parameters")]
-        for one in self:
-            shape = "x".join(map(str, one.shape)) if one.shape else "" if one.calls else "never runs"
-            rows.append((one.name, one.kind, shape, str(one.calls), f"{one.parameters:,}"))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        right = (False, False, False, True, True)
-        lines = (
-            "  ".join(
-                cell.rjust(width) if side else cell.ljust(width)
-                for cell, width, side in zip(row, widths, right, strict=True)
-            )
-            for row in rows
-        )
-        return "\n".join(line.rstrip() for line in lines)
 
 
 class _Done(Exception):  # noqa: N818 - the signal that ends a forward which has given all that is wanted
