@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -584,7 +587,7 @@ def test_what_is_flat_and_what_is_shown_never_disagree() -> None:
     [
         (lambda y: y.to(torch.complex64), "complex64"),
         (lambda y: (y.long(), y), "int64"),
-        (lambda y: {"a": y}, "dict"),
+        (lambda y: {"a": y.long()}, "mapping with the parts a"),
     ],
 )
 def test_a_layer_without_a_real_tensor_is_refused(give: object, message: str) -> None:
@@ -599,6 +602,35 @@ def test_a_layer_without_a_real_tensor_is_refused(give: object, message: str) ->
 
     with pytest.raises(LayerError, match=rf'"inner" gives a? ?.*{message}.*real numbers'):
         GradCAM(Outer().eval(), "inner")(torch.randn(1, 3, 16, 16), 0)
+
+
+def test_a_layer_that_gives_a_mapping_is_explained_at_its_first_tensor_or_at_the_part_named() -> None:
+    class Outer(nn.Module):
+        def __init__(self, give: Callable[[torch.Tensor], Any]) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.inner = nn.Sequential(nn.Conv2d(3, 4, 3), Giving(give))
+            self.head = nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            given = self.inner(x)
+            return self.head((given["maps"] if isinstance(given, dict) else given).mean((2, 3)))
+
+    class Giving(nn.Module):
+        def __init__(self, give: Callable[[torch.Tensor], Any]) -> None:
+            super().__init__()
+            self.give = give
+
+        def forward(self, y: torch.Tensor) -> Any:
+            return self.give(y)
+
+    inputs = torch.randn(1, 3, 16, 16)
+    expected = GradCAM(Outer(lambda y: y).eval(), "inner")(inputs, 0).raw
+    given = Outer(lambda y: {"name": "stem", "maps": y, "double": 2 * y}).eval()
+    for layer in ("inner", "inner#maps"):
+        assert torch.equal(GradCAM(given, layer)(inputs, 0).raw, expected)
+    with pytest.raises(LayerError, match="does not depend"):
+        GradCAM(given, "inner#double")(inputs, 0)
 
 
 def test_a_lack_of_memory_for_all_classes_at_once_is_not_remembered() -> None:
