@@ -67,7 +67,10 @@ def chosen_metrics(given: str | Sequence[str] | None, boxes: bool) -> tuple[list
     for name in wanted:
         if name.lower() in lacking:
             raise UsageError(f'The metric "{name}" needs {lacking[name.lower()]}.')
-    notes = [f"left out: {name}, which needs {lack}" for name, lack in lacking.items()]
+    by_lack: dict[str, list[str]] = {}
+    for name, lack in lacking.items():
+        by_lack.setdefault(lack, []).append(name)
+    notes = [f"left out: {', '.join(names)}, for want of {lack}" for lack, names in by_lack.items()]
     kept = [kind for kind in kinds if kind.name not in lacking]
     if not kept:
         raise UsageError(f"No metric is left to compute. Metrics: {', '.join(METRICS)}.")

@@ -195,7 +195,11 @@ def test_metrics_that_need_boxes_are_refused_by_name_and_left_out_of_a_group_wit
         run(model, folder, metrics=["average_drop", "energy"])
     report = run(model, folder, metrics="cheap")
     assert "energy" not in {row.metric for row in report.summary}
-    assert any(note.startswith("left out: energy, which needs boxes") for note in report.notes)
+    left_out = [note for note in report.notes if note.startswith("left out: ")]
+    assert len(left_out) == 2  # one for all that lack the same: boxes, and masks
+    assert "pointing, energy, iou" in left_out[0]
+    assert "for want of boxes" in left_out[0]
+    assert "pxap, for want of masks" in left_out[1]
 
 
 @pytest.mark.parametrize(
