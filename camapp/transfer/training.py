@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,14 @@ class TrainedProbe:
     report: ProbeReport | None
     trained_on: tuple[str, ...]
     failures: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        told = (
+            "" if self.report is None else f", accuracy {self.report.accuracy:.3f} on {self.report.pictures} pictures"
+        )
+        layers = " + ".join(self.settings.layers)
+        what = f"{self.probe.kind} on {layers} of {self.backbone.name}"
+        return f"TrainedProbe({what}, {len(self.probe.classes)} classes{told})"
 
     def model(self, name: str = "probe") -> LoadedModel:
         """Backbone and classifier as one model, for ``camapp.explain`` and all else that takes a model."""
@@ -131,8 +139,11 @@ def train_probe(
     parts = learn_and_try(loaded, train, test, test_share, seed, options)
     learnt, tried = parts.learnt, parts.tried
     probe = fit_probe(learnt.joined(), learnt.labels or (), kind=kind, C=C, alpha=alpha, k=k, seed=seed)
-    report = None if tried is None else evaluate_probe(probe, tried.joined(), tried.labels or (), tried.names)
     settings = _settings(learnt, loaded)
+    if kind == "knn" and len(learnt.layers) > 1 and not settings.normalize:
+        note = "neighbours over several layers: that of the larger numbers decides, unless normalize=True (--normalize)"
+        probe = replace(probe, notes=(*probe.notes, note))
+    report = None if tried is None else evaluate_probe(probe, tried.joined(), tried.labels or (), tried.names)
     return TrainedProbe(probe, loaded, settings, report, learnt.names, parts.failures)
 
 

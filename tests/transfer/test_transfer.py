@@ -97,6 +97,9 @@ def test_a_probe_tells_colours_and_the_same_seed_gives_the_same_probe(
     trained = camapp.train_probe(model, train, test)
     assert trained.report is not None
     assert trained.report.accuracy == 1.0
+    assert repr(trained) == (
+        "TrainedProbe(linear on penultimate of efficientnet_lite0, 3 classes, accuracy 1.000 on 6 pictures)"
+    )
     again = camapp.train_probe(model, train, test)
     for name, tensor in trained.probe.tensors().items():
         assert torch.equal(tensor, again.probe.tensors()[name])
@@ -112,6 +115,16 @@ def test_a_trained_probe_is_saved_opened_and_explained(
     assert explanation.predictions[0].label == "green"
     here = camapp.explain(trained.model(), picture)
     np.testing.assert_allclose(here.model_maps, explanation.model_maps, atol=1e-4)
+
+
+def test_neighbours_over_layers_of_unlike_size_are_told_so(model: LoadedModel, train: Path, test: Path) -> None:
+    options = {"layers": ["blocks.0", "blocks.1"], "kind": "knn"}
+    trained = camapp.train_probe(model, train, test, **options)
+    assert trained.report is not None
+    assert any("several layers" in note for note in trained.report.notes)
+    assert not any(
+        "several" in note for note in camapp.train_probe(model, train, test, normalize=True, **options).probe.notes
+    )
 
 
 def test_without_test_pictures_a_share_of_each_class_is_kept_apart(model: LoadedModel, train: Path) -> None:
