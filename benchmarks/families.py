@@ -269,6 +269,7 @@ def _markdown(rows: list[Family]) -> str:
         '"No positive evidence" is what Grad-CAM finds about the top class of these random weights, and no fault of',
         "the layer. Fewer corners than four need not be a fault either: random weights may spread a mark over all of",
         "a small last map. `coarse, fine` are the layers that the method `fused` takes beside the recommended one.",
+        "Seconds are of building and explaining on the machine that made the table: compare them roughly.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + " --- |" * len(COLUMNS),
