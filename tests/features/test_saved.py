@@ -223,3 +223,10 @@ def test_a_missing_file_and_plain_safetensors_are_refused(tmp_path: Path) -> Non
     save_file({"penultimate": torch.zeros(3, 4)}, path)
     with pytest.raises(ModelError, match="no classifier trained by camapp"):
         load_model(path)
+
+
+@pytest.mark.parametrize("name", ["features.parquet", "features.safetensors", "weights.pth"])
+def test_a_file_of_features_or_weights_is_no_model(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"features or weights")
+    with pytest.raises(ModelError, match=r"is a file, but no model.*\.toml.*\.camapp"):
+        load_model(str(tmp_path / name))
