@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import nn
 
 from camapp.backbones.cards import ModelCard
@@ -49,6 +49,16 @@ class ProbeSettings:
     pool: str = "auto"
     normalize: bool = False
     fit: Fit | None = None
+
+
+class _BackboneFacts(BaseModel):
+    """What a probe's file says of the weights that its features came from."""
+
+    model_config = ConfigDict(strict=True)
+
+    weights: str
+    random: bool = False
+    sha256: str | None = None
 
 
 def save_probe(
@@ -159,15 +169,15 @@ def load_probe(
         card = ModelCard.model_validate(_found_beside(facts["card"], path), context={"folder": path.absolute().parent})
         settings = _settings(facts["features"])
         probe = Probe.from_parts(tensors, facts["probe"])
-        trained_on = dict(facts["backbone"])
+        trained_on = _BackboneFacts(**facts["backbone"])
     except (ValidationError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path} is damaged, or written by another program: {_reason(error)}.") from error
-    random = random_weights or bool(trained_on.get("random"))
+    random = random_weights or trained_on.random
     module, weights = load_network(card, random_weights=random, download=download)
-    if not random and trained_on.get("sha256") not in (None, weights.sha256):
+    if not random and trained_on.sha256 not in (None, weights.sha256):
         raise WeightsError(
-            f"{path} was trained on other weights of {card.name} ({trained_on.get('weights')}, SHA-256 "
-            f"{trained_on['sha256'][:12]}...) than are here ({weights.source}, {str(weights.sha256)[:12]}...). Get "
+            f"{path} was trained on other weights of {card.name} ({trained_on.weights}, SHA-256 "
+            f"{str(trained_on.sha256)[:12]}...) than are here ({weights.source}, {str(weights.sha256)[:12]}...). Get "
             "those weights, or train it again."
         )
     backbone = LoadedModel(module.to(where), card, (), where, weights)

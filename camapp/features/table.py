@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import Counter
@@ -16,12 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from camapp.errors import LayerError, UsageError, did_you_mean
 from camapp.features.info import FeatureInfo
+from camapp.features.table_parts import checked_features, checked_rows, checked_texts, listed, plain_facts
 
 if TYPE_CHECKING:
     import pandas as pd
     import torch
-
-DTYPES = ("float16", "float32", "float64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,28 +46,30 @@ class FeatureTable:
     failures: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        names = _texts("names", self.names)
+        names = checked_texts("names", self.names)
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(
                 f"{len(twice)} name(s) occur more than once, such as {twice[0]!r}. Each picture needs its own name."
             )
-        labels = None if self.labels is None else _texts("labels", self.labels)
+        labels = None if self.labels is None else checked_texts("labels", self.labels)
         if labels is not None and len(labels) != len(names):
             raise UsageError(f"{len(labels)} label(s) for {len(names)} picture(s). Give one for each picture, or None.")
         # Names of layers are texts too: a file has to hold them.
-        layers = _texts("layers", self.features)
+        layers = checked_texts("layers", self.features)
         if not layers or set(layers) != set(self.info):
             raise UsageError(
-                f"The features are of {_listed(layers)}, the info is of {_listed(tuple(self.info))}. Both need the "
+                f"The features are of {listed(layers)}, the info is of {listed(tuple(self.info))}. Both need the "
                 "same layers, and at least one."
             )
-        features = {layer: _checked(layer, values, len(names), self.info) for layer, values in self.features.items()}
+        features = {
+            layer: checked_features(layer, values, len(names), self.info) for layer, values in self.features.items()
+        }
         self._set("names", names)
         self._set("labels", labels)
         self._set("features", features)
         self._set("info", {layer: self.info[layer] for layer in layers})
-        self._set("provenance", _plain(self.provenance))
+        self._set("provenance", plain_facts(self.provenance))
         self._set("failures", tuple((str(name), str(reason)) for name, reason in self.failures))
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class FeatureTable:
         """
         if layer not in self.features:
             raise LayerError(
-                f'No features of "{layer}".{did_you_mean(layer, self.layers)} The table has {_listed(self.layers)}.'
+                f'No features of "{layer}".{did_you_mean(layer, self.layers)} The table has {listed(self.layers)}.'
             )
         return self.features[layer]
 
@@ -145,7 +145,7 @@ class FeatureTable:
             raise UsageError(f'layers is a list of names: ["{layers}"], not "{layers}".')
         chosen = self.layers if layers is None else tuple(layers)
         if not chosen:
-            raise UsageError(f"No layers to join. The table has {_listed(self.layers)}.")
+            raise UsageError(f"No layers to join. The table has {listed(self.layers)}.")
         flat = [self.flat(layer) for layer in chosen]
         return flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
 
@@ -167,7 +167,7 @@ class FeatureTable:
         Raises:
             UsageError: none of these, or an index twice or out of range.
         """
-        chosen = indices if isinstance(indices, slice) else _indices(indices, len(self))
+        chosen = indices if isinstance(indices, slice) else checked_rows(indices, len(self))
         numbers = np.arange(len(self))[chosen].tolist()
         return replace(
             self,
@@ -185,7 +185,7 @@ class FeatureTable:
         Raises:
             UsageError: another number of labels than pictures, or one that is no text.
         """
-        return replace(self, labels=None if labels is None else _texts("labels", labels))
+        return replace(self, labels=None if labels is None else checked_texts("labels", labels))
 
     def to_pandas(self) -> pd.DataFrame:
         """A data frame of one row a picture: ``path``, ``label`` and a column ``layer[i]`` a value, as in the CSV.
@@ -233,71 +233,3 @@ class FeatureTable:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)  # what a frozen dataclass leaves for __post_init__
-
-
-def _texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise UsageError(f"{what} is one text, {values[:40]!r}. Give a list of texts.")
-    texts = tuple(values)
-    for text in texts:
-        if not isinstance(text, str):
-            raise UsageError(f"{what}: {text!r} is a {type(text).__name__}, not a text. Use str(...).")
-        if "\0" in text or not _encodable(text):
-            raise UsageError(
-                f"{what}: {text!r} holds a NUL or bytes that are no Unicode, which no file format keeps. Rename it, or "
-                'spell it with text.encode(errors="surrogateescape").decode(errors="backslashreplace").'
-            )
-    return tuple(map(str, texts))
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair: Python's stand-in for a byte that is no UTF-8
-        return False
-    return True
-
-
-def _checked(layer: str, values: Any, count: int, info: Mapping[str, FeatureInfo]) -> NDArray[Any]:
-    array, size = np.asarray(values), info[layer].size
-    if array.dtype.name not in DTYPES:
-        raise UsageError(f'The features of "{layer}" are {array.dtype}, not {" or ".join(DTYPES)}. Convert them.')
-    if not math.prod(size):
-        raise UsageError(f'The size of "{layer}" is {size}: a feature without values.')
-    if array.shape != (count, *size):
-        raise UsageError(
-            f'The features of "{layer}" have the shape {array.shape}; {count} picture(s) and the size {size} of its '
-            f"info make {(count, *size)}."
-        )
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _plain(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        plain = json.loads(json.dumps(dict(provenance)))
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"The provenance cannot be written as JSON ({error}). Use texts, numbers, lists and dicts."
-        ) from None
-    return dict(plain)
-
-
-def _indices(indices: ArrayLike, count: int) -> NDArray[Any]:
-    array = np.asarray(indices)
-    if array.size == 0 and array.ndim == 1:
-        return np.zeros(0, np.int64)
-    if array.dtype == bool and array.shape == (count,):
-        return np.flatnonzero(array)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise UsageError(
-            f"rows takes a list of numbers, {count} booleans or a slice, not {array.dtype} of the shape {array.shape}."
-        )
-    wrong = array[(array < -count) | (array >= count)]
-    if wrong.size:
-        raise UsageError(f"Row {wrong[0]} is out of range: the table has {count} picture(s), counted from 0.")
-    return array
-
-
-def _listed(layers: Sequence[str], most: int = 6) -> str:
-    shown = ", ".join(f'"{layer}"' for layer in layers[:most]) or "no layer"
-    return f"{shown}, ... ({len(layers)} layers)" if len(layers) > most else shown

@@ -138,6 +138,7 @@ def header(path: Path) -> tuple[dict[str, torch.Tensor], str]:
         (lambda text: text.replace('kind = "linear"', 'kind = "magic"'), "damaged"),
         (lambda text: text.replace("[card.input]", "[card.inputs]"), "card|input"),
         (lambda text: text.replace("[features]", "[other]"), "features"),
+        (lambda text: text.replace('[backbone]\nweights = "', '[backbone]\nrandom = 7\nother = "'), "damaged"),
     ],
 )
 def test_a_header_that_says_something_else_is_refused(

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from camapp.errors import UsageError
 from camapp.features.info import FeatureInfo
-from camapp.features.table import DTYPES, FeatureTable
+from camapp.features.table import FeatureTable
+from camapp.features.table_parts import DTYPES
 
 KIND = "camapp features"
 VERSION = 1
