@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from camapp.backbones.recommend import recommended_layer
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
 from camapp.cam.result import Sign, fused, normalised_maps
+from camapp.cam.shot import Shot
 from camapp.errors import LayerError
 
 # What speaks for a target, and what against it.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
+from camapp.cam.shot import Shot
 from camapp.cam.targets.output import Output
 from camapp.cam.targets.plan import Aims
 from camapp.errors import LayerError

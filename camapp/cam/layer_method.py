@@ -13,7 +13,8 @@ from camapp.backbones.layouts import find_layout
 from camapp.cam.engine import Method
 from camapp.cam.evidence import Evidence
 from camapp.cam.from_input import any_gradient
-from camapp.cam.passes import Passes, Read, Seen, Shot
+from camapp.cam.passes import Passes
+from camapp.cam.shot import Read, Seen, Shot
 
 
 class LayerMethod(Method):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -12,6 +11,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from camapp.cam.shot import Read, Seen, Shot
 from camapp.cam.targets.output import How, Output, pick_output
 from camapp.cam.targets.plan import Aims, Plan
 from camapp.cam.watch import Watch
@@ -21,48 +21,6 @@ from camapp.hooks.trace import that_ran, trace_calls
 
 # What a layer's repeated output may take; K classes of a layer beyond that are sent backward one by one.
 MOST_REPEATED_BYTES = 256 * 2**20
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one layer gave, in the layer's own layout, for a method to read.
-
-    Args:
-        layer: the layer's key.
-        activation: one row a picture, B rows.
-        gradient: of the targets' scores; B rows for one target, or B * K, those of a picture together. None where no
-            gradient was asked for.
-        curvature: the Hessian of the score times the activation, like ``gradient``; None unless asked for.
-    """
-
-    layer: str
-    activation: torch.Tensor
-    gradient: torch.Tensor | None = None
-    curvature: torch.Tensor | None = None
-
-
-# What a method takes from what a layer gave: any number of tensors whose first axis is the gradient's (B or B * K), or
-# the activation's where there is no gradient.
-Read: TypeAlias = Callable[[Seen], tuple[torch.Tensor, ...]]
-
-
-@dataclass(frozen=True)
-class Shot:
-    """What the passes over B pictures with K targets each gave; of N = B * K rows a picture's targets are together.
-
-    Args:
-        read: by layer, what ``Read`` took of it: tensors of N rows (of B rows where no gradient was asked for).
-        aims: the targets explained.
-        scores: (B, K), the targets' scores.
-        output: what was explained of the model's output, detached: a tensor (B, ...) or a list of B.
-        calls: by layer, how often it ran in one forward.
-    """
-
-    read: dict[str, tuple[torch.Tensor, ...]]
-    aims: Aims
-    scores: torch.Tensor
-    output: Output
-    calls: dict[str, int] = field(default_factory=dict)
 
 
 # Per model, and per layers, output and modules: whether the network takes repeated rows and keeps them apart.

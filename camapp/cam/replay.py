@@ -12,7 +12,8 @@ from torch import nn
 
 from camapp.backbones.inputs import run_channels_last
 from camapp.backbones.layouts import Layout, find_layout
-from camapp.cam.passes import Passes, Seen, Shot, mixes_rows
+from camapp.cam.passes import Passes, mixes_rows
+from camapp.cam.shot import Seen, Shot
 from camapp.cam.targets.target import whole_number
 from camapp.errors import LayerError, UsageError
 from camapp.hooks.capture import REPETITION_FAULTS, NotExpandable

@@ -10,8 +10,9 @@ from torch import nn
 from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.evidence import Evidence
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
 from camapp.cam.replay import LayerReplay, checked_count, layer_maps, weighted_maps
+from camapp.cam.shot import Shot
 from camapp.hooks.attention import precise
 
 

@@ -7,7 +7,8 @@ import torch
 from camapp.cam.evidence import Evidence
 from camapp.cam.head import find_head
 from camapp.cam.layer_method import LayerMethod, shoot
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
+from camapp.cam.shot import Shot
 from camapp.cam.targets import ClassScore
 from camapp.errors import OutputError, TargetError
 

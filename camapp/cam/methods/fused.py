@@ -13,7 +13,8 @@ from camapp.cam.layer_method import shoot
 from camapp.cam.methods.gradcam import GradCAM
 from camapp.cam.methods.products import LayerCAM
 from camapp.cam.methods.smooth import NOT_MIRRORED, has_no_places
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
+from camapp.cam.shot import Shot
 from camapp.cam.targets.output import Output
 from camapp.cam.targets.plan import Aims, Plan
 

@@ -14,8 +14,9 @@ from camapp.cam.evidence import Evidence
 from camapp.cam.from_input import any_gradient, backward_each, from_input
 from camapp.cam.layer_method import read_evidence, shoot
 from camapp.cam.methods.gradcam import GradCAM
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
 from camapp.cam.result import resize
+from camapp.cam.shot import Shot
 from camapp.cam.targets.output import How
 from camapp.cam.targets.plan import Targets
 from camapp.cam.watch import Watch

@@ -13,7 +13,8 @@ from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.evidence import Evidence
 from camapp.cam.from_input import any_gradient, backward_each
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
+from camapp.cam.shot import Shot
 from camapp.cam.targets.output import How, Output
 from camapp.cam.tokens import TokenAttention, from_start, token_attention
 from camapp.errors import CamappError, LayerError, UsageError

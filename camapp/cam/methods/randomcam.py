@@ -12,7 +12,8 @@ from camapp.cam.engine import LayerChoice
 from camapp.cam.evidence import Evidence
 from camapp.cam.layer_method import LayerMethod, shoot
 from camapp.cam.methods.channels import over_places
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
+from camapp.cam.shot import Shot
 from camapp.cam.targets.output import How
 from camapp.errors import UsageError
 

@@ -11,7 +11,8 @@ from camapp.backbones.layouts import Layout
 from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.evidence import Evidence
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
+from camapp.cam.shot import Shot
 from camapp.cam.targets.output import How
 from camapp.cam.tokens import from_start, token_attention
 from camapp.errors import UsageError

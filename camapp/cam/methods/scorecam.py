@@ -11,9 +11,10 @@ from torch.nn import functional as F
 from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.evidence import Evidence
-from camapp.cam.passes import Passes, Shot
+from camapp.cam.passes import Passes
 from camapp.cam.replay import checked_count, layer_maps, picture_scores, weighted_maps
 from camapp.cam.result import FLAT
+from camapp.cam.shot import Shot
 
 _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
