@@ -11,7 +11,7 @@ from torch import nn
 
 from camapp.errors import ModelError
 from camapp.hooks.layers import Layer, find_layer, unwrap
-from camapp.hooks.manager import HookManager
+from camapp.hooks.handles import Handles
 from camapp.hooks.visits import Visits
 
 
@@ -39,7 +39,7 @@ class ActivationExtractor:
         self.model = unwrap(model)
         self.activations: dict[str, torch.Tensor] = {}  #: by the names given, what each module gave last
         self._visits: list[Visits] = []
-        self._hooks = HookManager()
+        self._hooks = Handles()
 
     def register_hooks(self, modules: Mapping[str, nn.Module | str] | Iterable[str]) -> None:
         """Begin to record; modules registered before are recorded too.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,13 +14,18 @@ from torch._utils import _flatten_dense_tensors
 
 
 @contextmanager
-def as_found(model: nn.Module) -> Iterator[None]:
+def as_found(model: nn.Module, *, predict: bool = True) -> Iterator[None]:
     """Hold ``model`` still for an explanation, and put everything back afterwards.
 
     Inside, every module predicts (``training`` is False) and runs eagerly, grad mode is on and inference mode off,
     whatever the caller's. Afterwards, also when the body raises or is interrupted, training flags per module, buffers,
     random state and grad mode are what they were. Parameters, their ``requires_grad`` and their ``.grad`` are not
     touched at all.
+
+    Args:
+        model: the network.
+        predict: False for a look at the model as it runs by itself: modules keep their training flags, and attention
+            its fused path.
 
     Models that share a module take turns, also across threads. (Threads that nest explanations of several models take
     them in one order, or they wait for each other for ever.)
@@ -31,13 +36,14 @@ def as_found(model: nn.Module) -> Iterator[None]:
         buffers = _Buffers(modules)
         try:
             # The flags are set one by one: a model's own train() may do more (merge weights, say) than set flags.
-            _set_training((module, False) for module in modules)
+            if predict:
+                _set_training((module, False) for module in modules)
             with (
                 running_eagerly(modules),
                 torch.inference_mode(False),
                 torch.enable_grad(),
                 _random_state(model),
-                unfused_attention(),
+                unfused_attention() if predict else nullcontext(),
             ):
                 yield
         finally:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from camapp.errors import LayerError
 from camapp.hooks.as_found import as_found, here
 from camapp.hooks.functions import FunctionCalls
-from camapp.hooks.manager import HookManager
+from camapp.hooks.handles import Handles
 
 _MULTI_HEAD = inspect.signature(F.multi_head_attention_forward)
 
@@ -182,7 +182,7 @@ def trace_attention(model: nn.Module, inputs: torch.Tensor) -> AttentionTrace:
 
         return on_leave
 
-    with as_found(model), torch.no_grad(), HookManager() as hooks:
+    with as_found(model), torch.no_grad(), Handles() as hooks:
         where = here()
         for name, module in model.named_modules():
             if name:

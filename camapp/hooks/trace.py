@@ -10,7 +10,7 @@ from torch import nn
 
 from camapp.errors import closest
 from camapp.hooks.as_found import as_found, here
-from camapp.hooks.manager import HookManager
+from camapp.hooks.handles import Handles
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def trace_calls(model: nn.Module, inputs: torch.Tensor, *, measure: bool = False
         inputs: what it is called with.
         measure: also read the lowest and the highest value of each output.
     """
-    with as_found(model), torch.no_grad(), HookManager() as hooks:
+    with as_found(model), torch.no_grad(), Handles() as hooks:
         recorder = _Recorder(measure)
         for name, module in model.named_modules():
             if name:

@@ -12,7 +12,7 @@ from torch import nn
 from camapp.errors import LayerError
 from camapp.hooks.as_found import here
 from camapp.hooks.layers import Layer
-from camapp.hooks.manager import HookManager
+from camapp.hooks.handles import Handles
 
 # Takes the layer, the number of this call and what it gave; returns what the model goes on with, None for the same.
 Visit: TypeAlias = Callable[[Layer, int, torch.Tensor], torch.Tensor | None]
@@ -35,7 +35,7 @@ class Visits:
         }  #: how often each place was reached since the block began, or was told to count anew
         self._layers = layers
         self._visit = visit
-        self._hooks = HookManager()
+        self._hooks = Handles()
         self._here = (0, 0)
 
     def __enter__(self) -> Visits:

@@ -256,3 +256,20 @@ def test_another_threads_calls_are_not_traced() -> None:
     calls = trace_calls(Guest(), torch.randn(1, 3, 8, 8))
     assert [call.name for call in calls] == ["stem", "norm", "last", "head"]
     assert {call.outputs[0] for call in calls if call.outputs} == {1}
+
+
+def test_a_look_at_the_model_as_it_runs_keeps_its_training_flags_and_gives_back_its_statistics():
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout(0.5)).train()
+    model[1].eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    with as_found(model, predict=False):
+        assert (model[0].training, model[1].training) == (True, False)
+        assert torch.backends.mha.get_fastpath_enabled()
+        model.train()
+        moved = model(torch.randn(8, 3) + 5)
+        assert not torch.equal(model[0].running_mean, before["0.running_mean"])
+    assert moved.requires_grad
+    assert (model[0].training, model[1].training) == (True, False)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)

@@ -20,7 +20,7 @@ from camapp.cam.tokens import TokenAttention, from_start, token_attention
 from camapp.errors import CamappError, LayerError, UsageError
 from camapp.hooks.as_found import here
 from camapp.hooks.attention import Attentions
-from camapp.hooks.manager import HookManager
+from camapp.hooks.handles import Handles
 
 Score = Literal["block", "final"]
 
@@ -141,7 +141,7 @@ def _by_block_scores(
         return on_forward
 
     try:
-        with HookManager() as hooks, Attentions(rows, graph=True) as attentions:
+        with Handles() as hooks, Attentions(rows, graph=True) as attentions:
             for number in {*chosen, last}:
                 hooks.forward(passes.model.get_submodule(names[number]), behind(number))
             returned = passes.model(passes.inputs.clone())

@@ -1,4 +1,4 @@
-"""HookManager: owns every hook it registers, and takes every one of them away again."""
+"""Handles: owns every hook it registers, and takes every one of them away again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 
-class HookManager:
+class Handles:
     """Registers module hooks and removes exactly those, on success, on error and on interruption.
 
     Hooks that others registered are never touched. Removing twice is harmless, and a manager may be used again.
 
     Example:
-        >>> with HookManager() as hooks:
+        >>> with Handles() as hooks:
         ...     hooks.forward(model.layer4, lambda module, args, output: print(output.shape))
         ...     model(inputs)
     """
@@ -41,7 +41,7 @@ class HookManager:
         while self._handles:
             self._handles.pop().remove()
 
-    def __enter__(self) -> HookManager:
+    def __enter__(self) -> Handles:
         return self
 
     def __exit__(
