@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from camapp.errors import ModelError
-from camapp.hooks.layers import Layer, find_layer, unwrap
 from camapp.hooks.handles import Handles
+from camapp.hooks.layers import Layer, find_layer, unwrap
 from camapp.hooks.visits import Visits
 
 

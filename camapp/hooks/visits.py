@@ -11,8 +11,8 @@ from torch import nn
 
 from camapp.errors import LayerError
 from camapp.hooks.as_found import here
-from camapp.hooks.layers import Layer
 from camapp.hooks.handles import Handles
+from camapp.hooks.layers import Layer
 
 # Takes the layer, the number of this call and what it gave; returns what the model goes on with, None for the same.
 Visit: TypeAlias = Callable[[Layer, int, torch.Tensor], torch.Tensor | None]
