@@ -1,0 +1,1 @@
+"""What an inspection found, as data, text, pictures and files."""
