@@ -23,7 +23,7 @@ from camapp.features.info import FeatureInfo
 from camapp.features.places import Places, check_patterns, find_places
 from camapp.hooks.as_found import as_found, running_eagerly, unfused_attention
 from camapp.hooks.layers import Layer, find_layers, module_name, unwrap
-from camapp.hooks.selection import Pattern
+from camapp.hooks.selection import Pattern, select_layers
 from camapp.hooks.visits import Visits
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
@@ -86,10 +86,10 @@ class FeatureExtractor(nn.Module):
         super().__init__()
         self._loaded = model if isinstance(model, LoadedModel) else None
         self.backbone = unwrap(model.module if isinstance(model, LoadedModel) else model)
-        self.layers = (layers,) if isinstance(layers, str | nn.Module) else tuple(layers)
+        self.layers = (layers,) if isinstance(layers, str | nn.Module | type) else tuple(layers)
         check_patterns(self.backbone, self.layers)
         # a module in a tuple is no part of this module: kept by name, so that copies look at their own backbone
-        self.layers = tuple(self._named(layer) for layer in self.layers)
+        self.layers = tuple(name for layer in self.layers for name in self._named(layer))
         read_pool(pool)
         if dtype is not None and dtype not in DTYPES:
             raise UsageError(f"dtype={dtype!r}; use one of {', '.join(DTYPES)}, or None for what the layer gives.")
@@ -143,8 +143,8 @@ class FeatureExtractor(nn.Module):
         """
         return LayerTable(list_layers(self._loaded or self.backbone, inputs))
 
-    def _named(self, layer: Pattern) -> str:
-        return layer if isinstance(layer, str) else find_layers(self.backbone, [layer])[0].key
+    def _named(self, layer: Pattern) -> list[str]:
+        return [layer] if isinstance(layer, str) else list(select_layers(self.backbone, layer, {}))
 
     def _conditions(self) -> Any:
         """What surrounds a forward: everything held still, or only what makes hooks work."""

@@ -11,7 +11,7 @@ from torch import nn
 
 from camapp.errors import LayerError, ModelError, did_you_mean
 
-PLACE = re.compile(r"(?P<name>.*?)(?:@(?P<call>\d+))?(?:(?P<input>:input)|#(?P<output>\w+))?", re.DOTALL)
+PLACE = re.compile(r"(?P<name>.*?)(?:@(?P<call>\d+))?(?P<input>:input)?(?:#(?P<output>\w+(?:\.\w+)*))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Layer:
         module: the module.
         call: the number of the call, from 0; None for the last one.
         input: whether what goes into the layer is meant, instead of what comes out.
-        output: which part of what comes out, where that is a tuple, a list or a mapping; None for the first tensor.
+        output: which part of what comes out or goes in, where that is a tuple, a list or a mapping; None for the first
+            tensor.
     """
 
     name: str
@@ -34,9 +35,9 @@ class Layer:
 
     @property
     def key(self) -> str:
-        """The text that names this place: ``layer4``, ``layer4.relu@0`` for a call, ``layer4:input``, ``lstm#1``."""
+        """The text that names this place: ``layer4``, ``layer4.relu@0`` for a call, ``layer4:input``, ``lstm#1.0``."""
         call = "" if self.call is None else f"@{self.call}"
-        return f"{self.name}{call}" + (":input" if self.input else "" if self.output is None else f"#{self.output}")
+        return f"{self.name}{call}{':input' if self.input else ''}" + ("" if self.output is None else f"#{self.output}")
 
 
 def module_name(key: str) -> str:

@@ -12,7 +12,7 @@ from torch import nn
 from camapp.errors import LayerError, did_you_mean
 from camapp.hooks.layers import PLACE, Layer, find_layer
 
-Pattern: TypeAlias = str | nn.Module
+Pattern: TypeAlias = str | nn.Module | type[nn.Module]
 # An alias names a place that only a dry run tells, such as the last map.
 Aliases: TypeAlias = Mapping[str, Callable[[], Layer]]
 
@@ -33,7 +33,8 @@ def select_layers(model: nn.Module, patterns: Pattern | Iterable[Pattern], alias
             - ``"blocks[-4:]"``, ``"features[0].attn"``: parts of a container by number, as Python slices lists;
             - ``"re:blocks\.\d+"``: a regular expression for whole names;
             - an alias; a layer of that name comes first;
-            - a module of the model.
+            - a module of the model;
+            - a class of modules, such as ``nn.Conv2d``.
 
         aliases: by name, how the place is found.
 
@@ -43,7 +44,7 @@ def select_layers(model: nn.Module, patterns: Pattern | Iterable[Pattern], alias
     Raises:
         LayerError: a pattern that means no layer of the model.
     """
-    given = [patterns] if isinstance(patterns, str | nn.Module) else list(patterns)
+    given = [patterns] if isinstance(patterns, str | nn.Module | type) else list(patterns)
     if not given:
         raise LayerError("No layer is named. Name one or more.")
     found: dict[str, Layer] = {}
@@ -58,6 +59,8 @@ def select_layers(model: nn.Module, patterns: Pattern | Iterable[Pattern], alias
 
 
 def _meant(model: nn.Module, pattern: Pattern, names: list[str], aliases: Aliases) -> list[Layer]:
+    if isinstance(pattern, type):
+        return _of_class(model, pattern)
     if not isinstance(pattern, str):
         return [find_layer(model, pattern)]
     if pattern.startswith("re:"):
@@ -77,6 +80,14 @@ def _meant(model: nn.Module, pattern: Pattern, names: list[str], aliases: Aliase
             raise LayerError(f"{error}{hint}") from None
     call = None if place["call"] is None else int(place["call"])
     return [replace(one, call=call, input=place["input"] is not None, output=place["output"]) for one in layers]
+
+
+def _of_class(model: nn.Module, kind: type[nn.Module]) -> list[Layer]:
+    hits = [Layer(name, module) for name, module in model.named_modules() if name and isinstance(module, kind)]
+    if not hits:
+        there = sorted({type(module).__name__ for name, module in model.named_modules() if name})
+        raise LayerError(f"{type(model).__name__} has no {kind.__name__}. Its layers: {', '.join(there)}.")
+    return hits
 
 
 def _expression(text: str) -> re.Pattern[str]:

@@ -13,6 +13,7 @@ from camapp.errors import LayerError
 from camapp.hooks.as_found import here
 from camapp.hooks.handles import Handles
 from camapp.hooks.layers import Layer
+from camapp.hooks.structures import tensors_in, with_tensors
 
 # Takes the layer, the number of this call and what it gave; returns what the model goes on with, None for the same.
 Visit: TypeAlias = Callable[[Layer, int, torch.Tensor], torch.Tensor | None]
@@ -71,22 +72,24 @@ class Visits:
         return on_forward
 
     def _on_input(self, layer: Layer) -> Callable[..., Any]:
-        """The forward pre-hook that visits what goes into ``layer``: its first tensor of real numbers."""
+        """The forward pre-hook that visits what goes into ``layer``: its part named, or its first real tensor."""
 
         def on_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             call = self._counted(layer)
             if call is None:
                 return None
-            places: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-            for place, value in places:
-                if _is_real(value):
-                    changed = self._visit(layer, call, value)
-                    if changed is None:
-                        return None
-                    visited = {place: changed}
-                    replaced = tuple(visited.get(number, arg) for number, arg in enumerate(args))
-                    return replaced, {name: visited.get(name, arg) for name, arg in kwargs.items()}
-            raise LayerError(f'"{layer.name}" is given no tensor of real numbers. Choose another layer.')
+            given = {**tensors_in(args), **tensors_in(kwargs)}
+            place = layer.output or next((place for place, value in given.items() if _is_real(value)), None)
+            if place is None:
+                raise LayerError(f'"{layer.name}" is given no tensor of real numbers. Choose another layer.')
+            if place not in given:
+                raise LayerError(f'"{layer.name}" is given the tensors {", ".join(given)}; "#{place}" is none of them.')
+            changed = self._visit(layer, call, _checked(given[place], layer))
+            if changed is None:
+                return None
+            if place in tensors_in(args):
+                return with_tensors(args, {place: changed}), kwargs
+            return args, with_tensors(kwargs, {place: changed})
 
         return on_input
 

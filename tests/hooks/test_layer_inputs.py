@@ -11,7 +11,8 @@ from camapp.cam import GradCAM
 from camapp.errors import LayerError
 from camapp.hooks.as_found import as_found
 from camapp.hooks.capture import Capture
-from camapp.hooks.layers import find_layer
+from camapp.hooks.layers import Layer, find_layer
+from camapp.hooks.visits import Visits
 from tests.hooks.test_capture import hooks_on
 from tests.networks import Plain, Reused
 
@@ -110,3 +111,40 @@ def test_activations_alone_are_recorded_without_a_graph() -> None:
     assert not output.requires_grad
     assert torch.equal(capture["act:input"].activation, capture["last"].activation)
     assert capture["last"].activation.min() < 0  # before act overwrote it
+
+
+class TwoInputs(nn.Module):
+    """A layer that is given one tensor by place and one by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = Mix()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.mix(x, (x * 2,), gate=x * 3)
+
+
+class Mix(nn.Module):
+    def forward(self, x: torch.Tensor, more: tuple[torch.Tensor], gate: torch.Tensor) -> torch.Tensor:
+        return x + 10 * more[0] + 100 * gate
+
+
+@pytest.mark.parametrize(("place", "seen", "result"), [("0", 1, 320), ("1.0", 2, 301), ("gate", 3, 21), (None, 1, 320)])
+def test_each_of_several_inputs_has_a_place_of_its_own(place: str | None, seen: float, result: float) -> None:
+    model, inputs = TwoInputs(), torch.ones(1, 1)
+    given = []
+
+    def visit(layer: Layer, call: int, tensor: torch.Tensor) -> torch.Tensor:
+        given.append(tensor.item())
+        return tensor * 0
+
+    with Visits([Layer("mix", model.mix, input=True, output=place)], visit):
+        assert model(inputs).item() == result
+    assert given == [seen]
+
+
+def test_an_input_that_is_not_there_is_named_with_those_that_are():
+    model = TwoInputs()
+    layers = [Layer("mix", model.mix, input=True, output="7")]
+    with Visits(layers, lambda *_: None), pytest.raises(LayerError, match=r'the tensors 0, 1.0, gate; "#7" is none'):
+        model(torch.ones(1, 1))

@@ -22,7 +22,7 @@ def network() -> nn.Module:
     return model
 
 
-def names(*patterns: str) -> list[str]:
+def names(*patterns: str | type[nn.Module]) -> list[str]:
     return list(select_layers(network(), list(patterns), {}))
 
 
@@ -111,3 +111,16 @@ def test_no_pattern_at_all_is_an_error_that_says_so() -> None:
 def test_the_error_of_an_unknown_name_lists_the_aliases() -> None:
     with pytest.raises(LayerError, match="Aliases: last"):
         select_layers(network(), "nowhere", {"last": lambda: Layer("", network())})
+
+
+def test_a_class_of_modules_means_all_of_them():
+    assert list(select_layers(network(), nn.Linear, {})) == ["head"]
+    assert names(nn.Conv2d, "head") == ["stem", *(f"blocks.{n}.conv" for n in range(4)), "head"]
+    with pytest.raises(LayerError, match=r"has no LSTM\. Its layers: Conv2d, Identity, Linear, Sequential"):
+        names(nn.LSTM)
+
+
+@pytest.mark.parametrize("key", ["lstm", "lstm@2", "lstm:input", "lstm#1.0", "lstm@2:input#x.3"])
+def test_the_name_of_a_place_is_read_back_as_that_place(key: str) -> None:
+    model = nn.ModuleDict({"lstm": nn.LSTM(2, 2)})
+    assert find_layer(model, key).key == key
