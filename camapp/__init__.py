@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from camapp.features.activations import ActivationExtractor
     from camapp.features.formats import load_features
     from camapp.features.table import FeatureTable
+    from camapp.hooks.debug import DebugHookManager, GradientInspector, register_hooks_for_debug
+    from camapp.hooks.manager import HookManager
     from camapp.images.decode import Limits, Picture, decode
     from camapp.loading import load_model
     from camapp.transfer import TrainedProbe, compare_features, extract_features, train_probe
@@ -53,12 +55,15 @@ _HOMES = {
     "AnnotationError": "camapp.errors",
     "CamResult": "camapp.cam.result",
     "CamappError": "camapp.errors",
+    "DebugHookManager": "camapp.hooks.debug",
     "DecodeError": "camapp.errors",
     "Explanation": "camapp.explanation",
     "FeatureExtractor": "camapp.features",
     "FeatureTable": "camapp.features.table",
     "Features": "camapp.features",
     "GradCAM": "camapp.cam.methods.gradcam",
+    "GradientInspector": "camapp.hooks.debug",
+    "HookManager": "camapp.hooks.manager",
     "LayerError": "camapp.errors",
     "LayerInfo": "camapp.backbones.layers",
     "Limits": "camapp.images.decode",
@@ -85,6 +90,7 @@ _HOMES = {
     "list_layers": "camapp.backbones.layers",
     "load_features": "camapp.features.formats",
     "load_model": "camapp.loading",
+    "register_hooks_for_debug": "camapp.hooks.debug",
     "train_probe": "camapp.transfer",
     "wrap_model": "camapp.backbones.wrap",
 }
@@ -94,12 +100,15 @@ __all__ = [
     "AnnotationError",
     "CamResult",
     "CamappError",
+    "DebugHookManager",
     "DecodeError",
     "Explanation",
     "FeatureExtractor",
     "FeatureTable",
     "Features",
     "GradCAM",
+    "GradientInspector",
+    "HookManager",
     "LayerError",
     "LayerInfo",
     "Limits",
@@ -126,6 +135,7 @@ __all__ = [
     "list_layers",
     "load_features",
     "load_model",
+    "register_hooks_for_debug",
     "train_probe",
     "wrap_model",
 ]

@@ -1,0 +1,86 @@
+"""NormClip: the norm of many gradients together, brought down between backward and optimizer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from camapp.errors import UsageError
+from camapp.hooks.edits import precise, shrinking
+
+
+class NormClip:
+    """Clips the norm over several parameters together, of gradients that are whole: summed over all micro-batches.
+
+    No hook can do this: a hook sees each micro-batch and each parameter alone. Call ``step()`` after the last backward
+    and before the optimizer. Under AMP, give it the optimizer and the ``GradScaler``: it unscales the gradients first,
+    once.
+
+    All gradients are multiplied by min(1, max_norm / norm), where norm is the Euclidean norm of all of them as one
+    vector (Pascanu, Mikolov, Bengio: On the difficulty of training recurrent neural networks, 2013, algorithm 1). Where
+    it is NaN or infinite they stay as they are: the scaler skips such a step, and a look at them shall show it.
+
+    Args:
+        parameters: the parameters.
+        max_norm: the highest norm, from 0.
+
+    Raises:
+        UsageError: a norm that is negative or no number.
+    """
+
+    def __init__(self, parameters: Iterable[torch.Tensor], max_norm: float) -> None:
+        if isinstance(max_norm, bool) or not isinstance(max_norm, int | float) or not 0 <= max_norm < float("inf"):
+            raise UsageError(f"max_norm is a finite number from 0, not {max_norm!r}.")
+        self._parameters = list(parameters)
+        self._max_norm = max_norm
+
+    def step(self, optimizer: torch.optim.Optimizer | None = None, *, scaler: Any = None) -> torch.Tensor:
+        """Clip, and return the norm before, a tensor of one number (reading it waits for the device).
+
+        Args:
+            optimizer: the optimizer whose gradients these are; needed with a scaler.
+            scaler: the ``torch.amp.GradScaler`` that has scaled the loss.
+
+        Raises:
+            UsageError: a scaler without an optimizer.
+        """
+        if scaler is not None and scaler.is_enabled():
+            if optimizer is None:
+                raise UsageError("Gradients that a GradScaler scaled are unscaled for an optimizer. Give it too.")
+            if not is_unscaled(scaler, optimizer):
+                scaler.unscale_(optimizer)
+        gradients = [one.grad for one in self._parameters if one.grad is not None]
+        if not gradients:
+            return torch.zeros(())
+        norm = total_norm(gradients)
+        factor = shrinking(norm, self._max_norm)
+        for group in _alike(gradients).values():
+            torch._foreach_mul_(group, factor.to(group[0].device, group[0].dtype))
+        return norm
+
+
+def total_norm(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """The Euclidean norm of all elements as one vector, in float32 or better, on the first tensor's device."""
+    first = tensors[0].device
+    norms = [
+        torch.stack(torch._foreach_norm(group, 2, dtype=precise(group[0].dtype))).to(first)
+        for group in _alike(tensors).values()
+    ]
+    widest = max((one.dtype for one in norms), key=lambda dtype: torch.finfo(dtype).bits)
+    return torch.linalg.vector_norm(torch.cat([one.to(widest) for one in norms]))
+
+
+def is_unscaled(scaler: Any, optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a ``GradScaler`` has unscaled the gradients of an optimizer since its last step."""
+    stage = scaler._per_optimizer_states[id(optimizer)]["stage"]  # asking twice raises; torch has no question for it
+    return bool(stage.name == "UNSCALED")
+
+
+def _alike(tensors: list[torch.Tensor]) -> dict[tuple[torch.device, torch.dtype], list[torch.Tensor]]:
+    groups = defaultdict(list)
+    for tensor in tensors:
+        groups[tensor.device, tensor.dtype].append(tensor)
+    return groups

@@ -1,0 +1,91 @@
+"""Session: what all hooks of one manager share: the step, whether they are heeded, and what they recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from camapp.hooks.as_found import here
+from camapp.hooks.handles import Handles
+from camapp.hooks.recordings import Recordings
+
+Active = Callable[[int], bool]
+
+
+class Session:
+    """The state behind a ``HookManager``; hooks hold it and not the manager, which can so be dropped.
+
+    Args:
+        scaler: the ``torch.amp.GradScaler`` of the training loop, or None.
+    """
+
+    def __init__(self, scaler: Any = None) -> None:
+        self.step = -1  #: the number of the forward that runs or ran last
+        self.open = True  #: False once the manager is closed
+        self.paused = 0  #: how many ``paused()`` blocks there are around
+        self.recordings = Recordings()
+        self.handles = Handles()
+        self.scaler = scaler
+        self.on_begin: list[Callable[[int], None]] = []
+        self._more: list[Handles] = []
+        self._passing = Handles()  # on tensors of the forward that runs, whose graph may outlive the manager
+        self._where = here()
+
+    def begin_step(self, *_: Any) -> None:
+        """A forward of the model begins."""
+        if not self.heeded or not self.mine or recomputing():
+            return
+        self.step += 1
+        self._passing = Handles()
+        for begin in self.on_begin:
+            begin(self.step)
+
+    @property
+    def heeded(self) -> bool:
+        """Whether hooks do anything at present."""
+        return self.open and not self.paused
+
+    @property
+    def mine(self) -> bool:
+        """Whether this code runs in the thread that opened the manager, outside of any explanation."""
+        return here() == self._where
+
+    def on_gradient(self, tensor: torch.Tensor, hook: Callable[[torch.Tensor], torch.Tensor | None]) -> None:
+        """Call ``hook`` with the gradient of a tensor of this forward."""
+        self._passing.tensor(tensor, hook)
+
+    def loss_scale(self) -> torch.Tensor | None:
+        """What the scaler multiplied the loss by, on its device (so that nothing waits for it); None without one."""
+        if self.scaler is None or not self.scaler.is_enabled():
+            return None
+        scale: torch.Tensor | None = self.scaler._scale  # get_scale() would wait for the device
+        return scale
+
+    def more_handles(self) -> Handles:
+        """Handles that can be removed before the others, and go with them at the latest."""
+        self._more.append(Handles())
+        return self._more[-1]
+
+    def close(self) -> None:
+        """Remove every hook; what was recorded stays."""
+        self.open = False
+        for handles in (self._passing, self.handles, *self._more):
+            handles.remove()
+
+    def remaining(self) -> int:
+        """How many hooks are still registered."""
+        return sum(handles.remaining() for handles in (self._passing, self.handles, *self._more))
+
+
+def recomputing() -> bool:
+    """Whether a backward runs in this thread: a forward within it is checkpointing's, the same once more."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def every(steps: int | Active) -> Active:
+    """The schedule meant: every so many steps from the first on, or a function of the step's number."""
+    if callable(steps):
+        return steps
+    return lambda step: step % steps == 0
