@@ -1,93 +1,89 @@
-"""What an inspection measured: statistics of tensors, verdicts on them, and all of one step together."""
+"""Snapshot: all that was measured at one step; shows itself as a table, saves itself, goes to JSON and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import Any
 
-Of: TypeAlias = Literal["activation", "gradient", "parameter gradient"]
-What: TypeAlias = Literal["non-finite", "vanishing", "exploding", "dead", "saturated"]
+from camapp.files import check_report_folder, write_together
+from camapp.hooks.report.html import html_table
+from camapp.hooks.report.json_form import from_json_form, to_json_form
+from camapp.hooks.report.measured import Measured, Of, TensorStatistics, Verdict, What
+from camapp.hooks.report.picture import depth_png
+from camapp.hooks.report.table import text
+
+__all__ = ["FILES", "Of", "Snapshot", "TensorStatistics", "Verdict", "What"]
+
+FILES = ("snapshot.json", "table.txt", "depth.png")
 
 
-@dataclass(frozen=True)
-class TensorStatistics:
-    """Figures of one tensor at one step: a layer's output, the gradient of a layer's output, or a parameter's gradient.
+@dataclass(frozen=True, repr=False)
+class Snapshot(Measured):
+    """All that was measured at one step (the fields of ``Measured``), to be shown and saved.
 
-    Gradients are those of the loss itself: a scale that a GradScaler put on is divided out.
-
-    Args:
-        name: the layer (``layer1.0.relu``; ``layer1.0.relu@1`` for its second call) or parameter (``fc.weight``).
-        of: what the figures are of.
-        kind: the class of the layer, or of the layer that owns the parameter.
-        shape: the tensor's shape.
-        norm: the Euclidean norm, from 0; NaN or infinite where elements are.
-        mean: the mean of the elements.
-        abs_max: the largest absolute value, from 0.
-        zero_share: the share of elements that are exactly 0, from 0 to 1.
-        nonfinite: how many elements are NaN or infinite.
-        p50: the median absolute value, of the finite elements of a fixed sample; NaN where there are none.
-        p95: the 95th percentile of the same.
-        p99: the 99th percentile of the same.
-        dead_units: of an activation with channels, the share of channels that are 0 for the whole batch; else None.
-        saturated: of the output of a bounded activation function, the share within a hundredth of its range from a
-            limit; None elsewhere.
-        update_ratio: of a parameter, the norm of its last update over its own norm; None where no update was seen.
+    ``print`` it for a table, let it be the last line of a notebook's cell, or ``save`` it.
     """
 
-    name: str
-    of: Of
-    kind: str
-    shape: tuple[int, ...]
-    norm: float
-    mean: float
-    abs_max: float
-    zero_share: float
-    nonfinite: int
-    p50: float
-    p95: float
-    p99: float
-    dead_units: float | None = None
-    saturated: float | None = None
-    update_ratio: float | None = None
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any]) -> Snapshot:
+        """A snapshot from what ``to_dict`` gave; keys that it does not know are left alone.
+
+        Raises:
+            UsageError: something that is no snapshot.
+        """
+        return cls(**from_json_form(facts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON, which has no NaN: such numbers are "NaN", "Infinity" or "-Infinity"."""
+        return to_json_form(self)
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[Path]:
+        """Write snapshot.json, table.txt and, where there is something to draw, depth.png; all or none.
+
+        Args:
+            folder: made if missing.
+            overwrite: replace a snapshot that is already there.
+
+        Returns:
+            The files.
+
+        Raises:
+            UsageError: there is a snapshot already, or ``folder`` is a file.
+        """
+        return write_report(Path(folder), self.contents(), overwrite=overwrite)
+
+    def contents(self) -> dict[str, bytes]:
+        """The files that ``save`` writes, by name."""
+        drawn = depth_png(self)
+        return {
+            "snapshot.json": json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False).encode(),
+            "table.txt": f"{self}\n".encode(),
+            **({} if drawn is None else {"depth.png": drawn}),
+        }
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def __repr__(self) -> str:
+        loss = "" if self.loss is None else f", loss {self.loss:.4g}"
+        names = len({one.name for one in self.statistics})
+        return f"Snapshot(step {self.step}{loss}: {names} layers and parameters, {len(self.verdicts)} verdicts)"
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """One thing that is wrong, and the numbers it rests on.
+def write_report(folder: Path, contents: dict[str, bytes], *, overwrite: bool) -> list[Path]:
+    """Write the files of ``FILES`` into a folder, all or none, and remove one that only the report before had.
 
-    Args:
-        name: the layer or parameter, as in its statistics.
-        of: what it was seen in.
-        what: what is wrong.
-        why: one sentence with the numbers and what they were held against.
+    Raises:
+        UsageError: there is a report already, and it is not to be overwritten.
     """
-
-    name: str
-    of: Of
-    what: What
-    why: str
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """All that was measured at one step.
-
-    Args:
-        step: the number of the step, from 0.
-        loss: the loss; None where it was not given.
-        statistics: layers in the order in which they ran, their activations before their gradients; then parameters in
-            the model's order.
-        verdicts: what is wrong, worst first; empty where nothing is.
-        without_gradient: layers and parameters that were watched and got no gradient.
-    """
-
-    step: int
-    loss: float | None
-    statistics: tuple[TensorStatistics, ...]
-    verdicts: tuple[Verdict, ...] = ()
-    without_gradient: tuple[str, ...] = ()
-
-    def of(self, kind: Of) -> Iterator[TensorStatistics]:
-        """The statistics of one kind, in order."""
-        return (one for one in self.statistics if one.of == kind)
+    check_report_folder(folder, FILES, overwrite=overwrite)
+    written = write_together(folder, contents)
+    for name in set(FILES) - contents.keys():
+        (folder / name).unlink(missing_ok=True)
+    return written
