@@ -1,4 +1,4 @@
-"""The command line: camapp explain | features | probe | evaluate | models | layers | methods | serve; a file each."""
+"""The command line, a file a command: explain, features, probe, evaluate, inspect, models, layers, methods, serve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from camapp.cli import evaluate, explain, features, layers, methods, models, probe, serve
+from camapp.cli import evaluate, explain, features, inspect, layers, methods, models, probe, serve
 from camapp.cli.options import FAILED, SOME_FAILED, USAGE
 from camapp.errors import CamappError, DecodeError, WeightsError
 from camapp.terminal import complain, out
@@ -63,6 +63,7 @@ app.command()(explain.explain)
 app.command()(features.features)
 app.command()(probe.probe)
 app.command()(evaluate.evaluate)
+app.command()(inspect.inspect)
 app.command("models")(models.list_models)
 app.command("layers")(layers.list_layers_of)
 app.command("methods")(methods.list_methods)

@@ -27,6 +27,8 @@ SIGNS: dict[What, tuple[str, str]] = {
     "saturated": ("D", ORANGE),
 }
 LONGEST_NAME = 48
+# What lies beyond is drawn at the edge: matplotlib 3.11 fails where a tick of the scale is no float.
+_SMALLEST, _LARGEST = 1e-150, 1e150
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -53,21 +55,31 @@ def shortened(name: str) -> str:
     return short.replace("$", r"\$")
 
 
-def log_floor(values: np.ndarray) -> float:
-    """Where zeros are drawn on a logarithmic axis: below the smallest positive value by a tenth of what is seen."""
+def log_scale(axis: Axes, values: np.ndarray) -> float:
+    """Make an axis logarithmic, with a line of its own for zeros below the scale where there are any.
+
+    Args:
+        axis: what is drawn on.
+        values: all that will be drawn; NaN where there is nothing.
+
+    Returns:
+        Where zeros are drawn: a tenth of what is seen below the smallest positive value.
+    """
     positive = values[np.isfinite(values) & (values > 0)]
-    if not positive.size:
-        return 0.1
-    lowest, highest = math.log10(positive.min()), math.log10(positive.max())
-    return 10 ** max(lowest - max(0.12 * (highest - lowest), 0.4), -320)
+    lowest, highest = (positive.min(), positive.max()) if positive.size else (1.0, 1.0)
+    seen = math.log10(highest) - math.log10(lowest)
+    floor = float(np.clip(10 ** (math.log10(lowest) - max(0.12 * seen, 0.4)), _SMALLEST, _LARGEST / 10))
+    axis.set_yscale("log")
+    axis.set_ylim(floor * 0.6, min(highest, _LARGEST) * 3)
+    plain(axis)
+    if (values == 0).any():
+        _part_zeros(axis, floor)
+    return floor
 
 
-def mark_zeros(axis: Axes, floor: float) -> None:
-    """A line that parts the zeros from the logarithmic scale above them, and its name."""
-    axis.axhline(floor, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    axis.set_yticks([tick for tick in axis.get_yticks() if floor * 1.5 < tick < axis.get_ylim()[1]])
-    axis.set_yticks([], minor=True)
-    axis.text(-0.008, floor, "0", transform=axis.get_yaxis_transform(), ha="right", va="center", fontsize=8)
+def on_scale(values: np.ndarray, floor: float) -> np.ndarray:
+    """Zeros where zeros are drawn, and NaN, a gap, where a value is not finite."""
+    return np.where(np.isfinite(values), np.clip(values, floor, _LARGEST), np.nan)
 
 
 def plain(axis: Axes) -> None:
@@ -76,3 +88,10 @@ def plain(axis: Axes) -> None:
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=8)
+
+
+def _part_zeros(axis: Axes, floor: float) -> None:
+    axis.axhline(floor, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+    axis.set_yticks([tick for tick in axis.get_yticks() if floor * 1.5 < tick < axis.get_ylim()[1]])
+    axis.set_yticks([], minor=True)
+    axis.text(-0.008, floor, "0", transform=axis.get_yaxis_transform(), ha="right", va="center", fontsize=8)

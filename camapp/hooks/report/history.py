@@ -16,9 +16,9 @@ from camapp.hooks.report.drawing import (
     GREY,
     LONGEST_NAME,
     RED,
-    log_floor,
-    mark_zeros,
+    log_scale,
     new_figure,
+    on_scale,
     plain,
     saved,
     shortened,
@@ -103,7 +103,7 @@ def history_figure(snapshots: Sequence[Measured]) -> Figure | None:
     axes[-1].set_xlabel("step", fontsize=9)
     if course.broken:
         count = len(course.broken)
-        title = f"NaN or Inf at {count} step{'s' * (count != 1)}, from step {course.broken[0]} on (red)"
+        title = f"NaN or Inf at {count} step{'s' * (count != 1)}, first at step {course.broken[0]} (red)"
         figure.suptitle(title, fontsize=10, color=RED)
     return figure
 
@@ -141,16 +141,17 @@ def _value(one: TensorStatistics | None, figure: str) -> float:
 
 
 def _draw_lines(figure: Figure, above: Axes, below: Axes, course: _Course) -> None:
-    for axis, drawn in ((above, [course.norm]), (below, [course.p50, course.p95, course.p99])):
-        _log_scale(axis, np.concatenate(drawn))
-    floors = [log_floor(course.norm), log_floor(np.concatenate([course.p50, course.p95, course.p99]))]
+    floors = [
+        log_scale(above, course.norm),
+        log_scale(below, np.concatenate([course.p50, course.p95, course.p99])),
+    ]
     marker = _marker(len(course.steps))
     for row, name in enumerate(course.names):
         color = COLORS[row % len(COLORS)]
         label = shortened(name)
-        norm = _on_scale(course.norm[row], floors[0])
+        norm = on_scale(course.norm[row], floors[0])
         above.plot(course.steps, norm, color=color, marker=marker, markersize=3, linewidth=1.4, label=f" {label}")
-        p50, p95, p99 = (_on_scale(values[row], floors[1]) for values in (course.p50, course.p95, course.p99))
+        p50, p95, p99 = (on_scale(values[row], floors[1]) for values in (course.p50, course.p95, course.p99))
         below.fill_between(course.steps, p50, p99, color=color, alpha=0.16, linewidth=0)
         below.plot(course.steps, p95, color=color, marker=marker, markersize=3, linewidth=1.2)
     above.set_title("norms of gradients", fontsize=9, loc="left")
@@ -206,10 +207,8 @@ def _draw_heat_map(figure: Figure, axis: Axes, course: _Course) -> None:
 def _draw_medians(axis: Axes, course: _Course) -> None:
     """The quantiles of a layer in the middle: the medians over the layers."""
     p50, p95, p99 = (_median(values) for values in (course.p50, course.p95, course.p99))
-    together = np.concatenate([p50, p95, p99])
-    _log_scale(axis, together)
-    floor = log_floor(together)
-    p50, p95, p99 = (_on_scale(values, floor) for values in (p50, p95, p99))
+    floor = log_scale(axis, np.concatenate([p50, p95, p99]))
+    p50, p95, p99 = (on_scale(values, floor) for values in (p50, p95, p99))
     axis.fill_between(course.steps, p95, p99, color=BLUE, alpha=0.18, linewidth=0, label="95th to 99th percentile")
     axis.fill_between(course.steps, p50, p95, color=BLUE, alpha=0.38, linewidth=0, label="median to 95th percentile")
     axis.plot(course.steps, p95, color=BLUE, marker=_marker(len(course.steps)), markersize=3, linewidth=1.2)
@@ -238,21 +237,6 @@ def _mark_broken(axis: Axes, course: _Course, *, across: bool) -> None:
 def _marker(count: int) -> str:
     """Points, where they do not run into each other."""
     return "o" if count <= _MOST_POINTS else ""
-
-
-def _log_scale(axis: Axes, values: np.ndarray) -> None:
-    floor = log_floor(values)
-    positive = values[np.isfinite(values) & (values > 0)]
-    axis.set_yscale("log")
-    axis.set_ylim(floor * 0.6, (positive.max() if positive.size else 10) * 2)
-    plain(axis)
-    if (values == 0).any():
-        mark_zeros(axis, floor)
-
-
-def _on_scale(values: np.ndarray, floor: float) -> np.ndarray:
-    """Zeros where zeros are drawn, and a gap where a value is not finite."""
-    return np.where(np.isfinite(values), np.maximum(values, floor), np.nan)
 
 
 def _median(values: np.ndarray) -> np.ndarray:

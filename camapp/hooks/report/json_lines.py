@@ -8,7 +8,6 @@ import warnings
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import cast
 
 from camapp.errors import UsageError
 from camapp.hooks.report.json_form import to_json_form
@@ -37,7 +36,7 @@ class JsonLines:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: FileIO | None = cast(FileIO, self.path.open("ab", buffering=0))
+        self._file: FileIO | None = self.path.open("ab", buffering=0)
         self._begin = b"\n" if _ends_within_a_line(self.path) else b""  # what a killed process left half done
 
     def write(self, snapshot: Measured) -> None:
@@ -86,11 +85,11 @@ def read_json_lines(path: str | os.PathLike[str]) -> list[Snapshot]:
         try:
             found.append(Snapshot.from_dict(json.loads(line)))
         except ValueError as error:  # a UsageError and what is no JSON or no UTF-8 are ones too
-            wrong.append((number, error))
+            wrong.append((number, str(error)))
     if wrong and not found:
         raise UsageError(f"{path} holds no snapshot. Its line {wrong[0][0]}: {wrong[0][1]}")
-    for number, error in wrong:
-        warnings.warn(f"{path}: line {number} is no snapshot and was left out: {error}", stacklevel=2)
+    for number, reason in wrong:
+        warnings.warn(f"{path}: line {number} is no snapshot and was left out: {reason}", stacklevel=2)
     return found
 
 

@@ -16,10 +16,9 @@ from camapp.hooks.report.drawing import (
     LONGEST_NAME,
     RED,
     SIGNS,
-    log_floor,
-    mark_zeros,
+    log_scale,
     new_figure,
-    plain,
+    on_scale,
     saved,
     shortened,
 )
@@ -135,23 +134,15 @@ def _owns(layer: str, verdict: Verdict) -> bool:
 
 def _draw(axis: Axes, panel: Panel) -> None:
     drawn = {name: _values(panel.places, name) for name in ("norm", "p50", "p95", "p99")}
-    together = np.concatenate(list(drawn.values()))
-    floor = log_floor(together)
-    positive = together[np.isfinite(together) & (together > 0)]
+    floor = log_scale(axis, np.concatenate(list(drawn.values())))
     silent = drawn["norm"] == 0  # has a sign of its own; the line does not dive for it
-    norm, p50, p95, p99 = (np.where(silent, np.nan, np.maximum(values, floor)) for values in drawn.values())
+    norm, p50, p95, p99 = (np.where(silent, np.nan, on_scale(values, floor)) for values in drawn.values())
     x = np.arange(len(panel.places))
-    axis.set_yscale("log")
-    axis.set_ylim(floor * 0.6, (positive.max() if positive.size else 10) * 3)
     _band(axis, x, p95, p99, panel.color, 0.18, "absolute value, 95th to 99th percentile")
     _band(axis, x, p50, p95, panel.color, 0.38, "absolute value, median to 95th percentile")
     marker = "o" if len(x) <= 150 else ""
-    finite = np.where(np.isfinite(norm), norm, np.nan)
-    axis.plot(x, finite, color=panel.color, marker=marker, markersize=3, linewidth=1.3, label="norm")
+    axis.plot(x, norm, color=panel.color, marker=marker, markersize=3, linewidth=1.3, label="norm")
     _mark_places(axis, panel, floor)
-    plain(axis)
-    if (together == 0).any():
-        mark_zeros(axis, floor)
     if len(x) <= 60:
         axis.grid(axis="x", color="#eeeeee", linewidth=0.6)
     axis.set_title(panel.title, fontsize=9, loc="left", pad=6 + 9 * _most_signs(panel))

@@ -59,8 +59,8 @@ def scalars(measured: Measured) -> dict[str, float]:
     ``activation/norm/LAYER`` (likewise, and ``dead_units``, ``saturated``), ``param/grad_norm/PARAMETER`` (likewise
     ``grad_abs_max``, ``grad_p50``, ``grad_p95``, ``grad_p99``) and ``param/update_ratio/PARAMETER``. A figure that is
     NaN or infinite is left out: charts cannot show it, histograms and averages break on it. How many elements were is
-    always there, as ``grad/nonfinite/LAYER``, ``activation/nonfinite/LAYER``, ``param/nonfinite/PARAMETER`` and, 0 or 1,
-    ``loss_nonfinite``.
+    always there, as ``grad/nonfinite/LAYER``, ``activation/nonfinite/LAYER``, ``param/nonfinite/PARAMETER`` and, 0 or
+    1, ``loss_nonfinite``.
     """
     found = {}
     if measured.loss is not None:
