@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +19,11 @@ from camapp.cam.targets.plan import One, plan_targets
 from camapp.errors import DecodeError, UsageError
 from camapp.explanation import RANDOM_WEIGHTS, versions
 from camapp.hooks.inspector.once import inspect_once
+from camapp.hooks.report.html import html_table
+from camapp.hooks.report.json_form import json_number
 from camapp.hooks.report.picture import depth_png
 from camapp.hooks.report.records import FILES, Snapshot, write_report
+from camapp.hooks.report.table import text
 from camapp.hooks.selection import Pattern
 from camapp.images.geometry import Fit, checked_fit
 from camapp.loading import load_model
@@ -81,7 +83,7 @@ class Inspection:
             "model": self.model,
             "weights": self.weights,
             "found": self.found,
-            "pictures": [dict(vars(one)) for one in self.pictures],
+            "pictures": [{**vars(one), "score": json_number(one.score)} for one in self.pictures],
             "failures": [{"picture": name, "reason": reason} for name, reason in self.failures],
             "settings": self.settings,
             "versions": self.versions,
@@ -101,38 +103,39 @@ class Inspection:
         Raises:
             UsageError: there is one already, or ``folder`` is a file.
         """
-        contents = self.snapshot.contents()
-        contents["snapshot.json"] = json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False).encode()
-        contents["table.txt"] = f"{self}\n".encode()
-        return write_report(Path(folder), contents, overwrite=overwrite)
+        drawn = depth_png(self.snapshot, self._heading())
+        return write_report(Path(folder), self.to_dict(), str(self), drawn, overwrite=overwrite)
 
     def __str__(self) -> str:
-        lines = [self._heading(), *(f"  {one.name}: {one.target}, {one.score:.4g}" for one in self.pictures)]
-        lines += [f"  {name}: cannot be read: {reason}" for name, reason in self.failures]
-        return "\n".join([*lines, "", str(self.snapshot)])
+        return "\n".join([*self._picture_lines(), "", text(self.snapshot, self._heading())])
 
     def __repr__(self) -> str:
         warning = f" {RANDOM_WEIGHTS}" if self.random_weights else ""
         return f"Inspection({self.model}{warning}, {len(self.pictures)} pictures: {self.snapshot!r})"
 
     def _repr_html_(self) -> str:
-        """The heading, the picture over depth, and the tables."""
-        drawn = depth_png(self.snapshot)
-        data = "" if drawn is None else base64.b64encode(drawn).decode()
-        picture = (
-            f'<div style="overflow:auto"><img alt="Gradients and activations over depth" style="max-height:640px" '
-            f'src="data:image/png;base64,{data}"></div>'
+        """The pictures, the figures over depth, and the tables."""
+        listed = "".join(f"<div>{escape(line)}</div>" for line in self._picture_lines())
+        drawn = depth_png(self.snapshot, self._heading())
+        picture = "" if drawn is None else base64.b64encode(drawn).decode()
+        shown = (
+            '<div style="overflow:auto"><img alt="Gradients and activations over depth" style="max-width:none" '
+            f'src="data:image/png;base64,{picture}"></div>'
         )
-        failed = "".join(f"<div>{escape(name)}: cannot be read: {escape(why)}</div>" for name, why in self.failures)
-        heading = f"<b>{escape(self._heading())}</b>{failed}"
-        return f"<div>{heading}{picture if data else ''}{self.snapshot._repr_html_()}</div>"
+        table = html_table(self.snapshot, self._heading())
+        return f'<div style="max-height:8em;overflow:auto">{listed}</div>{shown if picture else ""}{table}'
+
+    def _picture_lines(self) -> list[str]:
+        lines = [f"{one.name}: {one.target}, {one.score:.4g}" for one in self.pictures]
+        return lines + [f"{name}: cannot be read: {reason}" for name, reason in self.failures]
 
     def _heading(self) -> str:
         warning = f"{RANDOM_WEIGHTS} " if self.random_weights else ""
         count = len(self.pictures)
-        of_all = f" of {self.found}" if self.found > count else ""
-        scored = "the sum of their scores is the loss" if count > 1 else "its score is the loss"
-        return f"{warning}{self.model} on {count}{of_all} picture{'s' * (max(count, self.found) != 1)}; {scored}"
+        of_all = f" of {self.found}" if self.found > count + len(self.failures) else ""
+        score = "score" if count == 1 else "sum of the scores"
+        plural = "s" * (max(count, self.found) != 1)
+        return f"{warning}{self.model} on {count}{of_all} picture{plural}, {score} {self.snapshot.loss:.4g}"
 
 
 def inspect_pictures(

@@ -349,3 +349,82 @@ def test_methods_lists_each_with_what_it_shows(
     }
     assert all(row["summary"].endswith(".") for row in rows), "each first line of a docstring is a sentence"
     assert not [row for row in rows if ":math:" in row["summary"]]
+
+
+def test_inspect_prints_a_table_of_all_layers_and_writes_what_it_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, printed, complaint = in_process(monkeypatch, capsys, "inspect", ASSETS / "chelsea.jpg", "--out", out)
+    assert (code, complaint) == (0, "")
+    lines = printed.splitlines()
+    assert re.match(r"chelsea\.jpg: (tabby|tiger cat|Egyptian cat), \d", lines[0])
+    assert re.match(r"efficientnet_lite0 on 1 picture, score \d+\.\d+: ", lines[2])
+    rows = {line.split()[0] for line in lines if line.strip()}
+    assert {"conv_stem", "blocks.6.0.conv_pwl", "classifier", "classifier.weight"} <= rows
+    assert lines[-3:] == [str(out / name) for name in ("snapshot.json", "table.txt", "depth.png")]
+    assert (out / "table.txt").read_text().splitlines() == lines[:-3]
+    code, _, complaint = in_process(monkeypatch, capsys, "inspect", ASSETS / "chelsea.jpg", "--out", out)
+    assert code == 2
+    assert "--overwrite" in complaint
+
+
+def test_inspect_takes_what_can_be_read_and_ends_with_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.jpg").write_bytes((ASSETS / "chelsea.jpg").read_bytes())
+    (tmp_path / "b.jpg").write_bytes(b"no picture")
+    (tmp_path / "c.jpg").write_bytes((ASSETS / "coffee.jpg").read_bytes())
+    code, printed, complaint = in_process(
+        monkeypatch, capsys, "inspect", tmp_path, "--layers", "conv_stem,blocks[-1:]", "--target", "espresso", "--json"
+    )
+    assert code == 3
+    assert [line.partition(": ")[0] for line in complaint.splitlines()] == ["camapp", "camapp"]
+    assert "b.jpg: " in complaint
+    assert "1 of 3 pictures failed; the inspection is of the others" in complaint
+    facts = json.loads(printed)
+    assert [(one["name"], one["target"]) for one in facts["pictures"]] == [("a.jpg", "espresso"), ("c.jpg", "espresso")]
+    assert [one["name"] for one in facts["statistics"] if one["of"] == "gradient"] == ["conv_stem", "blocks.6"]
+    code, printed, complaint = in_process(monkeypatch, capsys, "inspect", tmp_path / "b.jpg")
+    assert (code, printed) == (3, "")
+    assert complaint.startswith("camapp: None of 1 picture(s) can be read")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "tabi"], r'has no class "tabi"\. Did you mean .*tabby'),
+        (["--layers", "bn22"], r'No layer "bn22" in EfficientNet'),
+        (["--batch-size", "0"], "batch_size = 0"),
+        (["--fit", "zoom"], "crop, letterbox, stretch"),
+        (["--model", "efficientnet_lite9"], "Did you mean .*efficientnet_lite0"),
+    ],
+)
+def test_wrong_options_of_inspect_end_in_one_line_and_exit_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    code, printed, complaint = in_process(
+        monkeypatch, capsys, "inspect", ASSETS / "chelsea.jpg", "--out", out, *arguments
+    )
+    assert (code, printed) == (2, "")
+    assert complaint.startswith("camapp: ")
+    assert complaint.count("\n") == 1
+    assert re.search(message, complaint)
+    assert not out.exists()
+
+
+def test_inspect_is_loud_about_random_weights(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cat = ASSETS / "chelsea.jpg"
+    code, printed, complaint = in_process(
+        monkeypatch, capsys, "inspect", cat, "--model", "resnet50", "--random-weights"
+    )
+    assert code == 0
+    assert "RANDOM WEIGHTS" in complaint
+    assert "RANDOM WEIGHTS resnet50 on 1 picture" in printed

@@ -14,9 +14,9 @@ _CELL = "padding:1px 8px;white-space:nowrap;font-variant-numeric:tabular-nums"
 _WRONG = "background:rgba(214,69,0,.16)"
 
 
-def html_table(measured: Measured) -> str:
+def html_table(measured: Measured, heading: str | None = None) -> str:
     """What ``table.text`` prints, as HTML; all verdicts are listed, in a box that scrolls."""
-    parts = [f"<b>{escape(headline(measured))}</b>"]
+    parts = [f"<b>{escape(headline(measured, heading))}</b>"]
     if measured.verdicts:
         items = "".join(
             f"<li><b>{escape(one.what)}</b> <code>{escape(one.name)}</code> ({escape(one.of)}): {escape(one.why)}</li>"

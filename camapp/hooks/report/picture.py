@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,7 +60,7 @@ class Panel:
     missing: str
 
 
-def depth_png(measured: Measured) -> bytes | None:
+def depth_png(measured: Measured, title: str | None = None) -> bytes | None:
     """Norms and quantiles over depth as a PNG: gradients above, activations below, layers in running order.
 
     The scale is logarithmic; zeros lie on a line of their own at the bottom. A line shows the norm, bands reach from
@@ -68,15 +69,16 @@ def depth_png(measured: Measured) -> bytes | None:
 
     Args:
         measured: a ``Snapshot``.
+        title: put above in place of the step and its loss.
 
     Returns:
         The picture; None where nothing was measured.
     """
-    drawn = depth_figure(measured)
+    drawn = depth_figure(measured, title)
     return None if drawn is None else saved(drawn)
 
 
-def depth_figure(measured: Measured) -> Figure | None:
+def depth_figure(measured: Measured, title: str | None = None) -> Figure | None:
     """The figure that ``depth_png`` saves."""
     panels = _panels(measured)
     if not panels:
@@ -94,7 +96,7 @@ def depth_figure(measured: Measured) -> Figure | None:
     for label, at in zip(axes[-1].get_xticklabels(), shown, strict=True):
         label.set_color(RED if wrong[at] else "black")
     axes[-1].set_xlim(-0.7, len(names) - 0.3)
-    figure.suptitle(_title(measured, panels), fontsize=10)
+    figure.suptitle(_title(measured, panels, title), fontsize=10)
     _legend(figure, axes)
     return figure
 
@@ -129,7 +131,12 @@ def _what(verdicts: Iterable[Verdict]) -> tuple[What, ...]:
 
 def _owns(layer: str, verdict: Verdict) -> bool:
     """Whether a verdict on a parameter's gradient is about a parameter of this layer."""
-    return verdict.of == "parameter gradient" and layer.partition("@")[0] == verdict.name.rpartition(".")[0]
+    return verdict.of == "parameter gradient" and _module(layer) == verdict.name.rpartition(".")[0]
+
+
+def _module(layer: str) -> str:
+    """The module's name, without call and part: ``lstm@1#0`` is of ``lstm``."""
+    return re.split("[@#]", layer, maxsplit=1)[0]
 
 
 def _draw(axis: Axes, panel: Panel) -> None:
@@ -210,11 +217,11 @@ def _named(wrong: Sequence[bool], spacing: int) -> list[int]:
     return sorted(taken)
 
 
-def _title(measured: Measured, panels: Sequence[Panel]) -> str:
+def _title(measured: Measured, panels: Sequence[Panel], title: str | None) -> str:
     loss = "" if measured.loss is None else f", loss {measured.loss:.4g}"
-    title = f"step {measured.step}{loss}"
+    title = f"step {measured.step}{loss}" if title is None else title.replace("$", r"\$")
     shown = {(place.name, what) for panel in panels for place in panel.places for what in place.what}
-    owned = {(name.partition("@")[0], what) for name, what in shown}
+    owned = {(_module(name), what) for name, what in shown}
     left = [
         one
         for one in measured.verdicts

@@ -53,16 +53,7 @@ class Snapshot(Measured):
         Raises:
             UsageError: there is a snapshot already, or ``folder`` is a file.
         """
-        return write_report(Path(folder), self.contents(), overwrite=overwrite)
-
-    def contents(self) -> dict[str, bytes]:
-        """The files that ``save`` writes, by name."""
-        drawn = depth_png(self)
-        return {
-            "snapshot.json": json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False).encode(),
-            "table.txt": f"{self}\n".encode(),
-            **({} if drawn is None else {"depth.png": drawn}),
-        }
+        return write_report(Path(folder), self.to_dict(), str(self), depth_png(self), overwrite=overwrite)
 
     def __str__(self) -> str:
         return text(self)
@@ -76,13 +67,27 @@ class Snapshot(Measured):
         return html_table(self)
 
 
-def write_report(folder: Path, contents: dict[str, bytes], *, overwrite: bool) -> list[Path]:
+def write_report(
+    folder: Path, facts: dict[str, Any], table: str, picture: bytes | None, *, overwrite: bool
+) -> list[Path]:
     """Write the files of ``FILES`` into a folder, all or none, and remove one that only the report before had.
+
+    Args:
+        folder: made if missing.
+        facts: ready for JSON.
+        table: the text.
+        picture: a PNG; None where there is nothing to draw.
+        overwrite: replace a report that is already there.
 
     Raises:
         UsageError: there is a report already, and it is not to be overwritten.
     """
     check_report_folder(folder, FILES, overwrite=overwrite)
+    contents = {
+        "snapshot.json": json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False).encode(),
+        "table.txt": f"{table}\n".encode(),
+        **({} if picture is None else {"depth.png": picture}),
+    }
     written = write_together(folder, contents)
     for name in set(FILES) - contents.keys():
         (folder / name).unlink(missing_ok=True)

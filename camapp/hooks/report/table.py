@@ -32,17 +32,18 @@ class Column:
     right: bool = True
 
 
-def text(measured: Measured) -> str:
+def text(measured: Measured, heading: str | None = None) -> str:
     """What was measured, to be printed: 120 to 160 columns wide, wider only where a name asks for it.
 
     Args:
         measured: a ``Snapshot``.
+        heading: put above in place of the step and its loss.
 
     Returns:
         Lines without one at the end: verdicts in words, the layers in running order, the parameters. Numbers have
         three digits; a cell is empty where there is no figure.
     """
-    parts = [headline(measured), *_verdict_lines(measured)]
+    parts = [headline(measured, heading), *_verdict_lines(measured)]
     if lost := _without_gradient(measured):
         parts.append(lost)
     for columns in (layer_columns(measured), parameter_columns(measured)):
@@ -51,14 +52,14 @@ def text(measured: Measured) -> str:
     return "\n".join(parts)
 
 
-def headline(measured: Measured) -> str:
-    """The step, the loss, and how much is wrong, in one line."""
+def headline(measured: Measured, heading: str | None = None) -> str:
+    """The step and the loss, or ``heading``, and how much is wrong, in one line."""
     loss = "" if measured.loss is None else f", loss {measured.loss:.6g}"
+    heading = f"step {measured.step}{loss}" if heading is None else heading
     if not measured.statistics and not measured.verdicts:
-        return f"step {measured.step}{loss}: nothing was measured"
+        return f"{heading}: nothing was measured"
     count = len(measured.verdicts)
-    found = "nothing wrong was found" if not count else f"{count} verdict{'s' * (count != 1)}"
-    return f"step {measured.step}{loss}: {found}"
+    return f"{heading}: " + (f"{count} verdict{'s' * (count != 1)}" if count else "nothing wrong was found")
 
 
 def layer_columns(measured: Measured) -> list[Column]:

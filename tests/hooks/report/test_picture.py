@@ -126,7 +126,7 @@ def test_a_verdict_on_a_parameter_is_above_its_layer_or_in_the_title() -> None:
         Verdict("conv.weight", "parameter gradient", "vanishing", ""),
         Verdict("class_token", "parameter gradient", "exploding", ""),
     )
-    snapshot = Snapshot(0, None, (statistics("conv@0"), statistics("conv@1"), statistics("fc")), verdicts)
+    snapshot = Snapshot(0, None, (statistics("conv#0"), statistics("conv@1#0"), statistics("fc")), verdicts)
     figure = depth_figure(snapshot)
     assert figure is not None
     assert signs(figure.axes[0]) == {0: ["vanishing"]}
