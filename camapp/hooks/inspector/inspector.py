@@ -1,0 +1,252 @@
+"""The Inspector: watches a training from within, step by step, and says what goes wrong."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from camapp.errors import UsageError
+from camapp.hooks.handles import Handles
+from camapp.hooks.inspector.finite import all_finite
+from camapp.hooks.inspector.measured import Judged, Parameters, compose
+from camapp.hooks.inspector.recorder import Recorder
+from camapp.hooks.inspector.scaling import has_unscaled, scale_of
+from camapp.hooks.inspector.updates import Moves, Weights
+from camapp.hooks.inspector.verdicts import Thresholds
+from camapp.hooks.inspector.watched import Choice, inspected, watched_layers
+from camapp.hooks.report.records import Snapshot
+
+
+class Writer(Protocol):
+    """What snapshots are handed to as they are made."""
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Take a snapshot."""
+
+    def close(self) -> None:
+        """No more will come."""
+
+
+class Inspector:
+    """Watches activations and gradients while a model is trained, and changes no bit of the training.
+
+    Every step the loss and all gradients of parameters are checked to be finite, which waits for the device once. At
+    chosen steps everything is measured: the output of each layer and its gradient, of the last forward before
+    ``step``; the accumulated gradient of each parameter; and how far the update after the last such step moved it.
+    That too is read at once, at ``step``. Steps in between cost next to nothing.
+
+    Without ``with``, ``close`` removes the hooks, as does dropping the inspector.
+
+    Args:
+        model: the model that is trained, not compiled. Only forwards in this thread are watched.
+        every: measure each so many steps, beginning with the first, or where a function of the step's number says so.
+        layers: those whose outputs are measured: patterns such as ``"layer4.*"`` or ``"lstm#0"``, modules, or classes
+            such as ``nn.Conv2d``; by default all layers without layers inside. Gradients of parameters are measured
+            of the whole model.
+        writers: what snapshots are handed to; closed with the inspector.
+        sample: how many elements of a tensor its quantiles may rest on, always the same ones.
+        check: False to look at nothing at steps that are not measured.
+        keep: how many snapshots ``history`` holds.
+        thresholds: from where on something is called wrong.
+
+    Raises:
+        ModelError: a model that would run without hooks: compiled, scripted, or in an nn.DataParallel.
+        LayerError: a pattern that means no layer of the model.
+        UsageError: an argument out of range.
+
+    Example:
+        >>> with Inspector(model, every=50) as inspector:
+        ...     for x, y in loader:
+        ...         loss = criterion(model(x), y)
+        ...         loss.backward()
+        ...         inspector.step(loss)
+        ...         optimizer.step()
+        ...         optimizer.zero_grad()
+        >>> print(inspector.report())
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        every: int | Callable[[int], bool] = 50,
+        layers: Choice | Iterable[Choice] | None = None,
+        writers: Iterable[Writer] = (),
+        sample: int = 8192,
+        check: bool = True,
+        keep: int = 1000,
+        thresholds: Thresholds | None = None,
+    ) -> None:
+        _check_number("every", every if isinstance(every, int) else 1)
+        _check_number("sample", sample)
+        _check_number("keep", keep)
+        self._model = inspected(model)
+        self._every = every
+        self._writers = tuple(writers)
+        self._sample = sample
+        self._check = check
+        self._thresholds = thresholds or Thresholds()
+        self._history: deque[Snapshot] = deque(maxlen=keep)
+        self._parameters = Parameters.of(self._model)
+        self._weights: Weights | None = None
+        self._moves: Moves | None = None
+        self._number = 0
+        self._warned = False
+        self._open = True
+        self._recorder = Recorder(sample)
+        self._recorder.armed = self._chosen(0)
+        hooks = Handles()
+        # The hooks hold the recorder, which does not know the inspector: so that this runs when that is dropped.
+        self._remove_hooks = weakref.finalize(self, hooks.remove)
+        self._recorder.attach(self._model, watched_layers(self._model, layers), hooks)
+
+    @property
+    def history(self) -> tuple[Snapshot, ...]:
+        """The snapshots so far, oldest first; the last ``keep`` of them."""
+        return tuple(self._history)
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """The last snapshot; None before the first."""
+        return self._history[-1] if self._history else None
+
+    def step(
+        self,
+        loss: torch.Tensor | float | None = None,
+        *,
+        scaler: torch.amp.GradScaler | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> Snapshot | None:
+        """Take stock of a step: call it after the backward (the last one, of several) and before the optimizer's step.
+
+        Args:
+            loss: the loss of the step, one number; not yet multiplied by a scale.
+            scaler: the GradScaler, if one is used: gradients are divided by its scale, unless that has been done.
+            optimizer: the optimizer that the scaler may have unscaled; needed only where there are several.
+
+        Returns:
+            What was measured, at chosen steps and where a gradient or the loss is not finite; None otherwise.
+
+        Raises:
+            UsageError: the inspector has been closed; a loss that is not one number.
+        """
+        if not self._open:
+            raise UsageError("This inspector has been closed. Make a new one to go on inspecting.")
+        _check_loss(loss)
+        parameters = self._parameters
+        if self._weights is not None:
+            self._moves, self._weights = self._weights.moved(parameters.named), None
+        measured = self._recorder.armed
+        if measured:
+            parameters = self._parameters = Parameters.of(self._model)  # some may have been replaced
+        gradients = {name: one.grad for name, one in parameters.trained().items() if one.grad is not None}
+        snapshot = None
+        if measured or (self._check and not _finite(gradients, loss)):
+            snapshot = self._measure(loss, gradients, scaler, optimizer)
+            if measured:
+                self._weights = Weights.of({name: parameters.named[name] for name in gradients})
+            self._tell(snapshot)
+        self._number += 1
+        self._recorder.armed = self._chosen(self._number)
+        return snapshot
+
+    def report(self) -> str:
+        """The last snapshot in words: what is wrong, or that nothing is."""
+        if self.latest is None:
+            return "Nothing has been measured yet."
+        return _report(self.latest)
+
+    def close(self) -> None:
+        """Remove the hooks and close the writers; a second time does nothing."""
+        if not self._open:
+            return
+        self._open = False
+        self._remove_hooks()
+        self._recorder.armed = False
+        self._recorder.taken()
+        self._weights = self._moves = None
+        with ExitStack() as stack:
+            for writer in self._writers:
+                stack.callback(writer.close)
+
+    def __enter__(self) -> Inspector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _chosen(self, step: int) -> bool:
+        return step % self._every == 0 if isinstance(self._every, int) else bool(self._every(step))
+
+    def _measure(
+        self,
+        loss: torch.Tensor | float | None,
+        gradients: dict[str, torch.Tensor],
+        scaler: torch.amp.GradScaler | None,
+        optimizer: torch.optim.Optimizer | None,
+    ) -> Snapshot:
+        like = next(iter(gradients.values()), loss)
+        moves, self._moves = self._moves, None
+        return compose(
+            self._number,
+            loss,
+            self._recorder.taken(),
+            self._parameters,
+            gradients,
+            Judged(self._history, self._thresholds),
+            most=self._sample,
+            moves=moves,
+            scale=scale_of(scaler, like) if isinstance(like, torch.Tensor) else None,
+            unscaled=has_unscaled(scaler, optimizer),
+        )
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        self._history.append(snapshot)
+        for writer in self._writers:
+            writer.write(snapshot)
+        broken = [verdict for verdict in snapshot.verdicts if verdict.what == "non-finite"]
+        if broken and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"Step {snapshot.step}: {broken[0].name}, {broken[0].of}: {broken[0].why} inspector.locate(step) tells "
+                "where it begins, with a function that computes the same loss again. This is said once.",
+                stacklevel=3,
+            )
+
+
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"{name}={value!r} is no whole number from 1 up.")
+
+
+def _check_loss(loss: Any) -> None:
+    if loss is None or isinstance(loss, float | int):
+        return
+    if not isinstance(loss, torch.Tensor):
+        raise UsageError(f"A loss is a tensor with one element or a number, not {type(loss).__name__}.")
+    if loss.numel() != 1:
+        raise UsageError(f"A loss is one number, not a tensor of the shape {tuple(loss.shape)}. Give its mean or sum.")
+
+
+def _finite(gradients: dict[str, torch.Tensor], loss: torch.Tensor | float | None) -> bool:
+    """Whether all is finite; waits for the device, once."""
+    given = [*gradients.values(), *([loss] if isinstance(loss, torch.Tensor) else [torch.tensor(loss or 0.0)])]
+    return all(bool(flag) for flag in all_finite(given))
+
+
+def _report(snapshot: Snapshot) -> str:
+    loss = "" if snapshot.loss is None else f", loss {snapshot.loss:.4g}"
+    count = len(snapshot.verdicts)
+    head = f"Step {snapshot.step}{loss}: {len(snapshot.statistics)} tensors, "
+    lines = [f"{verdict.what}: {verdict.name} ({verdict.of}). {verdict.why}" for verdict in snapshot.verdicts]
+    return "\n".join([head + (f"{count} verdict{'s' * (count != 1)}" if count else "nothing wrong"), *lines])
