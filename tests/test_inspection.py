@@ -104,6 +104,23 @@ def test_the_figures_of_the_embedded_model_are_those_of_plain_autograd(backbone:
         assert figures(found, "parameter gradient")[name].norm == pytest.approx(float(oracle.norm()), rel=1e-2), name
 
 
+def test_a_healthy_model_gets_no_verdict_though_a_class_reaches_one_row_of_its_head(backbone: LoadedModel) -> None:
+    found = inspect_pictures(backbone, CAT)
+    assert figures(found, "parameter gradient")["classifier.bias"].zero_share > 0.99
+    assert found.snapshot.verdicts == ()
+    assert "nothing wrong was found" in str(found)
+
+
+def test_a_dead_layer_is_found(folder: Path) -> None:
+    model = small()
+    with torch.no_grad():
+        model.module[0].bias -= 100  # type: ignore[index, operator]
+    found = inspect_pictures(model, folder)
+    assert [(one.name, one.what) for one in found.snapshot.verdicts if one.of == "activation"] == [("1", "dead")]
+    row = next(line for line in str(found).splitlines() if line.startswith("1 "))
+    assert row.endswith("<- dead")
+
+
 def test_each_picture_is_scored_for_its_own_class_or_for_the_one_that_is_named(folder: Path) -> None:
     model = small()
     paths = sorted(folder.iterdir())
@@ -216,7 +233,7 @@ def test_an_inspection_saves_itself_and_reads_back(folder: Path, tmp_path: Path)
     assert [one["name"] for one in facts["pictures"]] == ["0.png", "1.png", "2.png", "3.png"]
     assert [one["picture"] for one in facts["failures"]] == ["4.png"]
     assert facts["settings"]["target"] == "each picture's likeliest class"
-    assert facts["versions"]["torch"] == torch.__version__
+    assert facts["versions"]["camapp"] == camapp.__version__
     assert Snapshot.from_dict(facts).to_dict() == found.snapshot.to_dict()
     assert paths[1].read_text() == f"{found}\n"
     with Image.open(paths[2]) as picture:

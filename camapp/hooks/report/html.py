@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from camapp.hooks.report.measured import Measured
+from camapp.hooks.report.rows import subject
 from camapp.hooks.report.table import Column, headline, layer_columns, parameter_columns
 
 # Notebooks are light or dark: colours are see-through, and text keeps the page's own.
@@ -19,7 +20,7 @@ def html_table(measured: Measured, heading: str | None = None) -> str:
     parts = [f"<b>{escape(headline(measured, heading))}</b>"]
     if measured.verdicts:
         items = "".join(
-            f"<li><b>{escape(one.what)}</b> <code>{escape(one.name)}</code> ({escape(one.of)}): {escape(one.why)}</li>"
+            f"<li><b>{escape(one.what)}</b> {escape(subject(measured, one))}: {escape(one.why)}</li>"
             for one in measured.verdicts
         )
         parts.append(f'<ul style="max-height:14em;overflow:auto;margin:4px 0">{items}</ul>')

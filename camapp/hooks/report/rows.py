@@ -76,5 +76,11 @@ def parameter_rows(measured: Measured) -> list[ParameterRow]:
     ]
 
 
+def subject(measured: Measured, verdict: Verdict) -> str:
+    """What a verdict is about, in words: a tensor of a layer or parameter, or something without figures, the loss."""
+    seen = any(one.name == verdict.name for one in measured.statistics)
+    return f"{verdict.name} ({verdict.of})" if seen else verdict.name
+
+
 def _verdicts_on(measured: Measured, layer: str) -> tuple[Verdict, ...]:
     return tuple(one for one in measured.verdicts if one.name == layer and one.of != "parameter gradient")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from camapp.hooks.report.measured import Measured, TensorStatistics
-from camapp.hooks.report.rows import LayerRow, ParameterRow, layer_rows, parameter_rows
+from camapp.hooks.report.rows import LayerRow, ParameterRow, layer_rows, parameter_rows, subject
 
 # More would push the table off the screen; each is marked in its row anyway.
 MOST_LISTED = 20
@@ -155,7 +155,7 @@ def _mark(row: LayerRow | ParameterRow) -> str:
 def _verdict_lines(measured: Measured) -> list[str]:
     shown = measured.verdicts[:MOST_LISTED]
     widest = max((len(one.what) for one in shown), default=0)
-    lines = [f"  {one.what:{widest}}{_GAP}{one.name} ({one.of}): {one.why}" for one in shown]
+    lines = [f"  {one.what:{widest}}{_GAP}{subject(measured, one)}: {one.why}" for one in shown]
     left = len(measured.verdicts) - len(shown)
     return [*lines, f"  and {left} more, marked in the table"] if left else lines
 

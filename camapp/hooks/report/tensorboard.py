@@ -10,6 +10,7 @@ import torch
 
 from camapp.errors import UsageError
 from camapp.hooks.report.measured import Measured
+from camapp.hooks.report.rows import subject
 from camapp.hooks.report.writer import scalars
 
 # TensorBoard's files hold scalars as float32.
@@ -50,7 +51,7 @@ class TensorBoard:
         for tag, value in scalars(snapshot).items():
             self._writer.add_scalar(self._prefix + tag, max(-_LARGEST, min(value, _LARGEST)), snapshot.step)
         if snapshot.verdicts:
-            lines = [f"- **{one.what}** `{one.name}` ({one.of}): {one.why}" for one in snapshot.verdicts]
+            lines = [f"- **{one.what}** {subject(snapshot, one)}: {one.why}" for one in snapshot.verdicts]
             self._writer.add_text(f"{self._prefix}verdicts", "\n".join(lines), snapshot.step)
         self._writer.flush()
 

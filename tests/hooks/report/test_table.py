@@ -50,6 +50,12 @@ def test_verdicts_come_first_with_their_reasons_and_mark_their_rows() -> None:
     assert marks["frozen"] == ""
 
 
+def test_a_verdict_on_the_loss_is_about_no_tensor() -> None:
+    lost = Snapshot(3, NAN, (statistics("fc"),), (Verdict("loss", "activation", "non-finite", "The loss is nan."),))
+    assert str(lost).splitlines()[:2] == ["step 3, loss nan: 1 verdict", "  non-finite  loss: The loss is nan."]
+    assert "loss: The loss is nan." in lost._repr_html_()
+
+
 def test_a_verdict_on_a_parameter_does_not_mark_a_layer_of_its_name() -> None:
     verdict = Verdict("scale", "parameter gradient", "vanishing", "It is 0.")
     both = Snapshot(0, None, (statistics("scale"), statistics("scale", "parameter gradient")), (verdict,))
@@ -152,7 +158,7 @@ def test_a_notebook_gets_all_names_and_verdicts_escaped() -> None:
     )
     page = odd._repr_html_()
     assert "a<b>" not in page
-    assert "<code>a&lt;b&gt;</code> (gradient): The norm is &gt; 5 &amp; rising." in page
+    assert "a&lt;b&gt; (gradient): The norm is &gt; 5 &amp; rising." in page
     assert "<code>x&lt;y</code>" in page
     shown = sick()._repr_html_()
     assert shown.count("<tr") == 2 + 5 + 1  # two lines of heads, five layers, one parameter

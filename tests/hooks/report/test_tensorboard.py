@@ -78,7 +78,7 @@ def test_verdicts_are_text(tmp_path: Path) -> None:
     (text,) = events.Tensors("verdicts/text_summary")
     assert text.step == 100
     shown = text.tensor_proto.string_val[0].decode()
-    assert all(verdict.why in shown and f"`{verdict.name}`" in shown for verdict in sick().verdicts)
+    assert all(f"{verdict.name} ({verdict.of}): {verdict.why}" in shown for verdict in sick().verdicts)
 
 
 def test_a_finite_norm_beyond_float32_stays_finite(tmp_path: Path) -> None:

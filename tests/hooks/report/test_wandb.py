@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,20 +30,29 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def read_back(folder: Path) -> tuple[list[dict[str, float]], dict[str, str]]:
     """The rows that a finished offline run has logged, and the step metric of each group."""
-    from wandb.proto import wandb_internal_pb2
-
-    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
     rows = []
     metrics = {}
-    for data in _log_records(path.read_bytes()):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
+    for record in _records_of_finished_run(folder):
         if record.WhichOneof("record_type") == "history":
             items = record.history.item
             rows.append({item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in items})
         elif record.WhichOneof("record_type") == "metric" and record.metric.glob_name:
             metrics[record.metric.glob_name] = record.metric.step_metric
     return rows, metrics
+
+
+def _records_of_finished_run(folder: Path) -> list[Any]:
+    """All records; wandb's own process may write the last of them after ``finish`` has returned (wandb 0.31)."""
+    from wandb.proto import wandb_internal_pb2
+
+    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        records = [wandb_internal_pb2.Record.FromString(data) for data in _log_records(path.read_bytes())]
+        if any(record.WhichOneof("record_type") == "exit" for record in records):
+            return records
+        time.sleep(0.1)
+    raise TimeoutError(f"{path} has no end after a minute")
 
 
 def _log_records(data: bytes, block: int = 32768) -> Iterator[bytes]:
@@ -53,6 +63,8 @@ def _log_records(data: bytes, block: int = 32768) -> Iterator[bytes]:
             at += block - at % block
             continue
         size, kind = struct.unpack("<HB", data[at + 4 : at + 7])
+        if at + 7 + size > len(data):  # still being written
+            return
         parts += data[at + 7 : at + 7 + size]
         at += 7 + size
         if kind in (1, 4):  # whole, or the last part
