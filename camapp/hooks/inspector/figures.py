@@ -40,17 +40,21 @@ class Reading:
     Args:
         shape: the tensor's shape.
         dtype: its dtype.
-        values: scalars by name; none of an empty tensor.
+        names: what the values are.
+        values: 1-D, in that order; None of an empty tensor.
         sample: absolute values of some elements, 1-D.
-        units: how many units the dead ones are counted of.
+        units: how many units the dead ones are counted of; 0 where they are not counted.
+        bounded: whether elements close to limits were counted.
         implicit: how many zeros a sparse tensor does not store.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    values: dict[str, torch.Tensor]
+    names: tuple[str, ...]
+    values: torch.Tensor | None
     sample: torch.Tensor
     units: int = 0
+    bounded: bool = False
     implicit: int = 0
 
 
@@ -104,14 +108,15 @@ def measure(tensor: torch.Tensor, most: int, *, unit_axis: int | None = None, bo
         implicit = math.prod(shape) - tensor.numel()
     flat = _flat(tensor)
     if not flat.numel():
-        return Reading(shape, dtype, {}, flat.new_empty(0, dtype=torch.float32), implicit=implicit)
+        return Reading(shape, dtype, (), None, flat.new_empty(0, dtype=torch.float32), implicit=implicit)
     values = flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
     found = _scalars(values, bounds)
     units = 0
     if unit_axis is not None and tensor.dim() > 1:
         found["dead"] = _dead(tensor, unit_axis)
         units = tensor.shape[unit_axis]
-    return Reading(shape, dtype, found, sampled(values, most), units, implicit)
+    joined = torch.stack([_wide(value) for value in found.values()])  # one object to keep, not ten
+    return Reading(shape, dtype, tuple(found), joined, sampled(values, most), units, bounds is not None, implicit)
 
 
 def read(readings: Sequence[Reading], scalars: Sequence[torch.Tensor] = ()) -> tuple[list[Figures], list[float]]:
@@ -180,12 +185,11 @@ def _dead(tensor: torch.Tensor, axis: int) -> torch.Tensor:
 def _fetch(
     readings: list[Reading], scalars: list[torch.Tensor]
 ) -> tuple[list[dict[str, float]], list[Quantiles], list[float]]:
-    single = [value for one in readings for value in one.values.values()] + [one.detach() for one in scalars]
-    names = [list(one.values) for one in readings]
     samples = quantiles([one.sample for one in readings])
-    parts = ([torch.stack([_wide(value) for value in single])] if single else []) + samples.parts
+    own = [one.values for one in readings if one.values is not None]
+    parts = [*own, *([torch.stack([_wide(one.detach()) for one in scalars])] if scalars else []), *samples.parts]
     numbers = iter(torch.cat(parts).cpu().tolist() if parts else [])
-    values = [{name: next(numbers) for name in named} for named in names]
+    values = [{name: next(numbers) for name in one.names} for one in readings]
     fetched = [next(numbers) for _ in scalars]
     return values, samples.read(list(numbers)), fetched
 
@@ -217,5 +221,5 @@ def _figures(reading: Reading, values: dict[str, float], quantile: Quantiles) ->
         p95=quantile[1],
         p99=quantile[2],
         dead_units=values["dead"] / reading.units if reading.units else None,
-        saturated=near / count if "upper" in values else None,
+        saturated=near / count if reading.bounded else None,
     )

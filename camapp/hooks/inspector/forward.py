@@ -92,8 +92,8 @@ class Forward:
         last = self._last
         if last is not None and last.tensor is tensor and last.version == tensor._version and layer.bounds is None:
             # The layer before gave the same: Identity, Dropout that predicts, a container.
-            values = {key: value for key, value in last.seen[0].activation.values.items() if key not in _OF_KIND}
-            seen = Seen(name, layer.kind, replace(last.seen[0].activation, values=values, units=0), last.seen[0].recorded)
+            first = last.seen[0]
+            seen = Seen(name, layer.kind, replace(first.activation, units=0, bounded=False), first.recorded)
             last.seen.append(seen)
             return seen
         axis = unit_axis(layer.axis, tensor.dim()) if layer.dead else None
@@ -133,9 +133,6 @@ class Forward:
         if tensor.is_leaf:
             self._leaves.append(handle)  # a parameter or an input outlives this forward
         self._views.watch(tensor, on_changed)
-
-
-_OF_KIND = ("dead", "upper", "lower")
 
 
 @dataclass

@@ -101,7 +101,7 @@ class Inspector:
         self._number = 0
         self._warned = False
         self._open = True
-        self._recorder = Recorder(sample)
+        self._recorder = Recorder(sample, _random_state_of(self._model) if check else None)
         self._recorder.armed = self._chosen(0)
         hooks = Handles()
         # The hooks hold the recorder, which does not know the inspector: so that this runs when that is dropped.
@@ -157,6 +157,19 @@ class Inspector:
         self._number += 1
         self._recorder.armed = self._chosen(self._number)
         return snapshot
+
+    def locate(self, step: Callable[[], Any]) -> Any:
+        """Find where the first value that is not finite comes from, by running a step again.
+
+        Args:
+            step: computes the loss of the same batch anew. Random numbers are drawn as in the last forward.
+
+        Returns:
+            As ``camapp.hooks.nonfinite.locate``: a finding, or None where all is finite.
+        """
+        from camapp.hooks.nonfinite import locate
+
+        return locate(self._model, step, random_state=self._recorder.begun_with)
 
     def report(self) -> str:
         """The last snapshot in words: what is wrong, or that nothing is."""
@@ -222,6 +235,19 @@ class Inspector:
                 "where it begins, with a function that computes the same loss again. This is said once.",
                 stacklevel=3,
             )
+
+
+def _random_state_of(model: nn.Module) -> Callable[[], Any]:
+    """What tells the random state before a forward, so that ``locate`` can draw the same numbers again."""
+    model_of = weakref.ref(model)  # the recorder lives in the model's hooks
+
+    def random_state() -> Any:
+        from camapp.hooks.nonfinite import random_state_of
+
+        model = model_of()
+        return None if model is None else random_state_of(model)
+
+    return random_state
 
 
 def _check_number(name: str, value: Any) -> None:

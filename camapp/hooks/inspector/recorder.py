@@ -26,13 +26,14 @@ class Recorder:
 
     Args:
         most: how many elements of a tensor the quantiles may rest on.
-        on_begin: called before each forward that is heeded, armed or not.
+        state: what is asked before each forward that is heeded, armed or not; the last answer is ``begun_with``.
     """
 
-    def __init__(self, most: int, on_begin: Callable[[], None] | None = None) -> None:
+    def __init__(self, most: int, state: Callable[[], Any] | None = None) -> None:
         self.armed = False
+        self.begun_with: Any = None
         self._most = most
-        self._on_begin = on_begin
+        self._state = state
         self._here = here()
         self._forward: Forward | None = None
         self._passed_over = False
@@ -55,8 +56,8 @@ class Recorder:
         self._passed_over = not torch.is_grad_enabled()
         if self._passed_over:
             return
-        if self._on_begin is not None:
-            self._on_begin()
+        if self._state is not None:
+            self.begun_with = self._state()
         if self.armed:
             self._begin(whole=True)
 
