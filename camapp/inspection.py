@@ -162,7 +162,8 @@ def inspect_pictures(
         source: a folder, a picture, a pattern, a list of files, or a sequence of these; see ``find_pictures``.
         target: whose score is sent back in every picture: a class by index or name, or a target of
             ``camapp.cam.targets``; each picture's likeliest class by default.
-        layers: which layers: patterns of ``camapp.hooks.selection``; by default all that contain no others.
+        layers: which layers: patterns of ``camapp.hooks.selection``, modules, or classes of modules such as
+            ``nn.Conv2d``; by default all that contain no others.
         batch_size: how many pictures are taken, the first of the source; they run together.
         fit: "crop", "letterbox" or "stretch"; the model card's own way by default.
         workers: threads that decode pictures; as many as there are processors, up to 8, by default.
@@ -253,5 +254,5 @@ class _Scoring:
 
 
 def _listed(layers: Pattern | Sequence[Pattern]) -> list[str]:
-    given = [layers] if isinstance(layers, str | torch.nn.Module) else list(layers)
-    return [one if isinstance(one, str) else type(one).__name__ for one in given]
+    given = [layers] if isinstance(layers, str | type | torch.nn.Module) else list(layers)
+    return [one if isinstance(one, str) else one.__name__ if isinstance(one, type) else repr(one) for one in given]

@@ -204,6 +204,9 @@ def test_layers_are_chosen_by_patterns(folder: Path) -> None:
     found = inspect_pictures(small(), folder, layers=["0", "[-1:]"])
     assert list(figures(found, "activation")) == ["0", "5"]
     assert found.settings["layers"] == ["0", "[-1:]"]
+    convolutions = inspect_pictures(small(), folder, layers=nn.Conv2d)
+    assert list(figures(convolutions, "gradient")) == ["0"]
+    assert convolutions.settings["layers"] == ["Conv2d"]
     with pytest.raises(LayerError, match='No layer "conv9"'):
         inspect_pictures(small(), folder, layers="conv9")
 
