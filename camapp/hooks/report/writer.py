@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from camapp.hooks.report.measured import Measured, Of, TensorStatistics
+from camapp.hooks.report.records import Snapshot
 
 # The group of each kind of tensor, and its figures: under which name, which field. The norm of a parameter's gradient
 # is not called its norm.
@@ -45,7 +46,7 @@ _GROUPS: dict[Of, tuple[str, dict[str, str]]] = {
 class Writer(Protocol):
     """What takes the snapshots of an inspection; ``JsonLines``, ``TensorBoard`` and ``WandB`` do, and so may yours."""
 
-    def write(self, snapshot: Measured) -> None:
+    def write(self, snapshot: Snapshot) -> None:
         """Take one snapshot."""
 
     def close(self) -> None:
