@@ -268,7 +268,7 @@ def test_a_notebook_gets_the_picture_and_the_names_escaped(folder: Path) -> None
     assert "&lt;b&gt;owl&lt;/b&gt;" in page
     assert "<b>owl" not in page
     assert 'src="data:image/png;base64,iVBOR' in page
-    assert page.count("<table>") == 2
+    assert page.count("<table") == 2
 
 
 def test_random_weights_are_said_everywhere(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from itertools import groupby
 
 from camapp.hooks.report.measured import Measured
 from camapp.hooks.report.rows import subject
@@ -12,6 +13,7 @@ from camapp.hooks.report.table import Column, headline, layer_columns, parameter
 # Notebooks are light or dark: colours are see-through, and text keeps the page's own.
 _BOX = "max-height:32em;overflow:auto;margin-top:6px"
 _CELL = "padding:1px 8px;white-space:nowrap;font-variant-numeric:tabular-nums"
+_TABLE = "border-collapse:collapse;font-size:12px"
 _WRONG = "background:rgba(214,69,0,.16)"
 
 
@@ -32,9 +34,11 @@ def html_table(measured: Measured, heading: str | None = None) -> str:
 
 
 def _table(columns: Sequence[Column]) -> str:
-    heads = "".join(
-        f'<th style="{_CELL};text-align:{_side(column)}">{escape(_head(column))}</th>' for column in columns
+    groups = "".join(
+        f'<th colspan="{len(list(members))}" style="{_CELL};text-align:center">{escape(group)}</th>'
+        for group, members in groupby(columns, key=lambda column: column.group)
     )
+    heads = "".join(f'<th style="{_CELL};text-align:{_side(column)}">{escape(column.head)}</th>' for column in columns)
     marked = columns[-1].head == ""  # the marks of verdicts
     rows = []
     for cells in zip(*(column.cells for column in columns), strict=True):
@@ -44,11 +48,8 @@ def _table(columns: Sequence[Column]) -> str:
             for column, cell in zip(columns, cells, strict=True)
         )
         rows.append(f"<tr{wrong}>{shown}</tr>")
-    return f'<div style="{_BOX}"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-
-
-def _head(column: Column) -> str:
-    return f"{column.group} {column.head}".strip()
+    head = f"<thead><tr>{groups}</tr><tr>{heads}</tr></thead>"
+    return f'<div style="{_BOX}"><table style="{_TABLE}">{head}<tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def _side(column: Column) -> str:

@@ -18,8 +18,7 @@ class TensorStatistics:
     Gradients are those of the loss itself: a scale that a GradScaler put on is divided out.
 
     Args:
-        name: the layer (``layer1.0.relu``; ``layer1.0.relu@1`` where it ran several times) or the parameter
-            (``fc.weight``).
+        name: the layer (``layer1.0.relu``; ``layer1.0.relu@1`` for its second call) or parameter (``fc.weight``).
         of: what the figures are of.
         kind: the class of the layer, or of the layer that owns the parameter.
         shape: the tensor's shape.
@@ -31,8 +30,7 @@ class TensorStatistics:
         p50: the median absolute value, of the finite elements of a fixed sample; NaN where there are none.
         p95: the 95th percentile of the same.
         p99: the 99th percentile of the same.
-        dead_units: of an activation with channels, the share of channels that are 0 for the whole batch; None
-            elsewhere.
+        dead_units: of an activation with channels, the share of channels that are 0 for the whole batch; else None.
         saturated: of the output of a bounded activation function, the share within a hundredth of its range from a
             limit; None elsewhere.
         update_ratio: of a parameter, the norm of its last update over its own norm; None where no update was seen.

@@ -161,6 +161,6 @@ def test_a_notebook_gets_all_names_and_verdicts_escaped() -> None:
     assert "a&lt;b&gt; (gradient): The norm is &gt; 5 &amp; rising." in page
     assert "<code>x&lt;y</code>" in page
     shown = sick()._repr_html_()
-    assert shown.count("<tr") == 2 + 5 + 1  # two lines of heads, five layers, one parameter
+    assert shown.count("<tr") == 2 * 2 + 5 + 1  # two lines of heads a table, five layers, one parameter
     assert all(verdict.why.replace("'", "&#x27;") in shown for verdict in sick().verdicts)
     assert shown.count("background:") == 5  # the rows with verdicts
