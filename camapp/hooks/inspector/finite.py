@@ -25,5 +25,7 @@ def _extremes(group: list[torch.Tensor]) -> torch.Tensor:
     take a few launches.
     """
     if group[0].device.type == "cpu":
-        return torch.stack([one.float() if one.element_size() < 4 else one for pair in map(torch.aminmax, group) for one in pair])
+        return torch.stack(
+            [one.float() if one.element_size() < 4 else one for pair in map(torch.aminmax, group) for one in pair]
+        )
     return torch.stack(list(torch._foreach_norm(group, float("inf"))))

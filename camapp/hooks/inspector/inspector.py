@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Protocol
@@ -237,15 +237,17 @@ class Inspector:
             )
 
 
-def _random_state_of(model: nn.Module) -> Callable[[], Any]:
+def _random_state_of(model: nn.Module) -> Callable[[], Any] | None:
     """What tells the random state before a forward, so that ``locate`` can draw the same numbers again."""
+    try:
+        from camapp.hooks.nonfinite import RandomState
+    except ImportError:
+        return None
     model_of = weakref.ref(model)  # the recorder lives in the model's hooks
 
     def random_state() -> Any:
-        from camapp.hooks.nonfinite import random_state_of
-
         model = model_of()
-        return None if model is None else random_state_of(model)
+        return None if model is None else RandomState.capture(model)
 
     return random_state
 

@@ -49,7 +49,10 @@ def channel_axes(modules: Iterable[nn.Module]) -> dict[nn.Module, int | None]:
     found: dict[nn.Module, int | None] = {}
     told: int | None = None
     for module in modules:
-        if isinstance(module, _ConvNd | _BatchNorm | _InstanceNorm | nn.GroupNorm) or type(module).__name__[-2:] == "2d":
+        if (
+            isinstance(module, _ConvNd | _BatchNorm | _InstanceNorm | nn.GroupNorm)
+            or type(module).__name__[-2:] == "2d"
+        ):
             told = 1
         elif isinstance(module, nn.Linear | nn.LayerNorm | nn.RMSNorm):
             told = -1

@@ -85,7 +85,11 @@ def compose(
     value = fetched.pop(0) if isinstance(loss, torch.Tensor) else loss
     factor = fetched.pop(0) if scale is not None else 1.0
     ratios = moves.ratios(fetched)
-    factors: dict[Of, float] = {"activation": 1.0, "gradient": factor, "parameter gradient": 1.0 if unscaled else factor}
+    factors: dict[Of, float] = {
+        "activation": 1.0,
+        "gradient": factor,
+        "parameter gradient": 1.0 if unscaled else factor,
+    }
     statistics, largest = [], {}
     for (name, of, kind, reading), found in zip(items, figures, strict=True):
         statistics.append(_statistics(name, of, kind, reading, found.over(factors[of]), ratios))

@@ -69,8 +69,12 @@ def inspect_once(
 
 def _check(value: Any) -> None:
     if not isinstance(value, torch.Tensor) or value.numel() != 1:
-        given = f"a tensor of the shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-        raise UsageError(f"score() returned {given}, not a tensor of one number. Return a sum, or the score of a class.")
+        given = (
+            f"a tensor of the shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+        )
+        raise UsageError(
+            f"score() returned {given}, not a tensor of one number. Return a sum, or the score of a class."
+        )
     if not value.requires_grad:
         raise UsageError(
             "The score depends on nothing that requires a gradient: all parameters are frozen, or the model detaches. "

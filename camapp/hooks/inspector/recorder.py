@@ -43,7 +43,7 @@ class Recorder:
         hooks.forward_pre(model, self._on_model)
         for layer in layers:
             hooks.forward(layer.module, self._on_layer(layer))
-        hooks.forward(model, self._on_model_left)
+        hooks.forward(model, self._on_model_left, always=True)
 
     def taken(self) -> list[Seen]:
         """What was seen of the last forward; the next one begins anew."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
@@ -54,7 +53,11 @@ def sampled(flat: torch.Tensor, most: int) -> torch.Tensor:
 def quantiles(samples: Sequence[torch.Tensor]) -> Sorted:
     """Sort samples of one device, and pick out what their quantiles need; elements that are not finite do not count."""
     if not samples or not any(sample.numel() for sample in samples):
-        return Sorted([], 0) if not samples else Sorted([samples[0].new_zeros(len(samples) * (1 + 2 * len(PERCENTS)))], len(samples))
+        return (
+            Sorted([], 0)
+            if not samples
+            else Sorted([samples[0].new_zeros(len(samples) * (1 + 2 * len(PERCENTS)))], len(samples))
+        )
     wide = torch.float64 if any(sample.dtype is torch.float64 for sample in samples) else torch.float32
     table = pad_sequence([sample.to(wide) for sample in samples], batch_first=True, padding_value=math.nan)
     table.masked_fill_(table == math.inf, math.nan)

@@ -17,9 +17,7 @@ class Weights:
     @classmethod
     def of(cls, parameters: Mapping[str, torch.Tensor]) -> Weights:
         """Copy parameters; all that are dense."""
-        return cls(
-            {name: one.detach().clone() for name, one in parameters.items() if one.layout is torch.strided}
-        )
+        return cls({name: one.detach().clone() for name, one in parameters.items() if one.layout is torch.strided})
 
     def moved(self, parameters: Mapping[str, torch.Tensor]) -> Moves:
         """How far ``parameters`` are from these copies, which are used up."""

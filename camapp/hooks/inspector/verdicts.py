@@ -171,7 +171,7 @@ def _dead(snapshot: Snapshot, limits: Thresholds) -> Iterator[Verdict]:
             continue
         enough = len(one.shape) > 2 or one.shape[0] >= limits.dead_batch
         if one.zero_share >= limits.dead_zeros or (enough and one.dead_units >= limits.dead_units):
-            why = f"{one.dead_units:.1%} of the units are 0 for the whole batch; {one.zero_share:.1%} of all elements are."
+            why = f"{one.dead_units:.1%} of the units are 0 for the whole batch, {one.zero_share:.1%} of all elements."
             yield Verdict(one.name, one.of, "dead", why)
 
 

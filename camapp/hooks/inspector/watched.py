@@ -46,8 +46,7 @@ class Watched:
     def meant(self, call: int, part: str) -> bool:
         """Whether a part of what a call gave is watched."""
         return any(
-            asked_call in (None, call)
-            and (asked is None or part == asked or part.startswith(f"{asked}."))
+            asked_call in (None, call) and (asked is None or part == asked or part.startswith(f"{asked}."))
             for asked_call, asked in self.places
         )
 
