@@ -85,7 +85,8 @@ class Inspector:
         keep: int = 1000,
         thresholds: Thresholds | None = None,
     ) -> None:
-        _check_number("every", every if isinstance(every, int) else 1)
+        if not callable(every):
+            _check_number("every", every)
         _check_number("sample", sample)
         _check_number("keep", keep)
         self._model = inspected(model)
