@@ -41,9 +41,15 @@ class Handles:
         own = _Own(hook)
         self._keep(module.register_forward_hook(own, with_kwargs=with_kwargs, always_call=always))
 
-    def forward_pre(self, module: nn.Module, hook: Hook) -> None:
-        """Call ``hook(module, args, kwargs)`` before each forward of ``module``; a pair returned replaces them."""
-        self._keep(module.register_forward_pre_hook(_Own(hook), with_kwargs=True))
+    def forward_pre(self, module: nn.Module, hook: Hook, *, first: bool = False) -> None:
+        """Call ``hook(module, args, kwargs)`` before each forward of ``module``; a pair returned replaces them.
+
+        Args:
+            module: the module.
+            hook: the function.
+            first: call it before the hooks that are there already.
+        """
+        self._keep(module.register_forward_pre_hook(_Own(hook), with_kwargs=True, prepend=first))
 
     def full_backward(self, module: nn.Module, hook: Hook) -> None:
         """Call ``hook(module, grad_input, grad_output)`` when the gradients of the inputs of ``module`` are there."""
