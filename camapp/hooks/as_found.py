@@ -131,10 +131,12 @@ class _Buffers:
     """
 
     def __init__(self, modules: list[nn.Module]) -> None:
-        self._names = [(module, dict(module._buffers)) for module in modules]
+        # A scripted module makes new objects of its buffers whenever it is asked, and takes no others.
+        scripted = torch.jit.ScriptModule
+        self._names = [(module, dict(module._buffers)) for module in modules if not isinstance(module, scripted)]
         self._groups: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
-        for _, named in self._names:
-            for buffer in named.values():
+        for module in modules:
+            for _, buffer in module._buffers.items():
                 if buffer is not None:
                     self._groups.setdefault((buffer.dtype, buffer.device), []).append(buffer)
         self._shapes = {key: [buffer.shape for buffer in group] for key, group in self._groups.items()}

@@ -273,3 +273,12 @@ def test_a_look_at_the_model_as_it_runs_keeps_its_training_flags_and_gives_back_
     assert (model[0].training, model[1].training) == (True, False)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_scripted_module_within_gets_its_buffers_values_back() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), torch.jit.script(nn.BatchNorm2d(4)))
+    kept = model[1].running_mean.clone()
+    with as_found(model, predict=False):
+        model(torch.randn(2, 3, 6, 6))
+        assert not torch.equal(model[1].running_mean, kept)
+    assert torch.equal(model[1].running_mean, kept)

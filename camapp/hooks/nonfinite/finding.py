@@ -151,7 +151,7 @@ class Finding:
             overflow = f": an overflow of {self.outputs[0].dtype}" if self.overflow else ""
             lines.append(f"The largest finite number that it took is {self.largest_input:.4g}{overflow}.")
         if self.mask:
-            lines.append(f"Made of -Inf that was written on purpose, as masks are, by {self.mask}.")
+            lines.append(f"Made of the -Inf of a mask, which came from {self.mask}.")
         if self.before or self.after:
             lines.append(f"Before it ran {self.before or 'no module'}, after it {self.after or 'no module'}.")
         return lines

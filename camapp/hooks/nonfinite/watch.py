@@ -118,6 +118,7 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         if getattr(self._aside, "value", False):
             return func(*args, **kwargs)
+        node = self._running_node()
         given = list(_given(func, args, kwargs))
         reads = tuple(
             self._memory.read(tensor, name)
@@ -130,7 +131,6 @@ class Watch(TorchDispatchMode):
             number = self._memory.number(tensor)
             if number is not None:
                 self._held.about_to_change(number)
-        node = self._running_node()
         output = func(*args, **kwargs)
         self._write_down(func, given, reads, changed, output, node)
         return output
