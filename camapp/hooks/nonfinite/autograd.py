@@ -16,6 +16,7 @@ _node = getattr(torch._C, "_current_autograd_node", None)
 _task = getattr(torch._C, "_current_graph_task_id", None)
 
 _engine = getattr(getattr(torch.autograd.graph, "_engine_run_backward", None), "__code__", None)
+_beginning = getattr(getattr(torch.autograd, "_make_grads", None), "__code__", None)
 _torch_folder = os.path.dirname(torch.__file__) + os.sep
 
 _UNNUMBERED = 2**64 - 1  # the number of nodes that accumulate the gradient of a leaf
@@ -54,8 +55,9 @@ def leaf_of(node: Any) -> torch.Tensor | None:
 
 
 def written_in_python(node: Any) -> bool:
-    """Whether the backward of a node is a method of a ``torch.autograd.Function``."""
-    return isinstance(node, torch.autograd.function.BackwardCFunction)
+    """Whether the backward of a node is a method of a ``torch.autograd.Function`` of the user's."""
+    own = isinstance(node, torch.autograd.function.BackwardCFunction)
+    return own and not name_of(node).startswith("BackwardHookFunction")  # torch's own, for hooks of modules
 
 
 def thread() -> int:
@@ -88,3 +90,14 @@ def users_line(frame: FrameType | None) -> str | None:
             return f"{code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return None
+
+
+def begins_backward(frame: FrameType | None) -> bool:
+    """Whether a call comes from the place in torch that makes the first gradient, of ones, for a loss."""
+    for _ in range(3):  # torch 2.14 wraps what it calls, once
+        if frame is None:
+            return False
+        if frame.f_code is _beginning:
+            return True
+        frame = frame.f_back
+    return False

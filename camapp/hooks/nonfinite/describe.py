@@ -23,7 +23,7 @@ def describe(recording: Recording, origin: Origin) -> Finding:
         return Finding("constant", "forward", None, None, None, (), facts)
     story = _Story(recording)
     run = story.run_of(operation)
-    place = _place(recording, story, operation, run) if origin.source is None else _brought(story, operation, origin)
+    place = _place(recording, story, operation, run) if origin.source is None else _brought(recording, operation, origin)
     inputs = tuple(_facts(recording, read) for read in operation.reads)
     outputs = operation.results if origin.source is None else (origin.source,)
     facts = tuple(_facts(recording, read) for read in outputs)
@@ -141,41 +141,48 @@ def _place(recording: Recording, story: _Story, operation: Operation, run: int |
     return "before the model" if operation.node < story.tops[0].first else "between modules"
 
 
-def _brought(story: _Story, operation: Operation, origin: Origin) -> Place:
+def _brought(recording: Recording, operation: Operation, origin: Origin) -> Place:
     """What a tensor was that was not finite to begin with."""
     assert origin.source is not None
-    what, _ = story._recording.named.get(origin.source.memory, (None, ""))
-    if what is not None:
-        return what
+    known = recording.known.get(origin.source.memory)
+    if known is not None:
+        return known.what
     return "batch" if operation.task < 0 and operation.run is None else "constant"
 
 
 def _tensor(recording: Recording, operation: Operation, origin: Origin, place: Place) -> str | None:
     if origin.source is not None:
-        return recording.named.get(origin.source.memory, ("constant", ""))[1] or None
+        known = recording.known.get(origin.source.memory)
+        return known.name or None if known else None
     return operation.leaf or None if place == "hook" else None
 
 
 def _mask(recording: Recording, story: _Story, mask: Operation | Read) -> str:
     if isinstance(mask, Read):
-        what, name = recording.named.get(mask.memory, ("constant", ""))
-        return f"the {what} {name}" if name else "the batch" if what == "batch" else "a tensor from outside"
+        known = recording.known.get(mask.memory)
+        if known is None:
+            return "a tensor from outside"
+        return f"the {known.what} {known.name}".rstrip()
     run = story.run_of(mask)
     return f"{mask.name} in {'the step' if run is None else story.call(run)}"
 
 
 def _facts(recording: Recording, read: Read) -> TensorFacts:
-    counts = recording.counts[read.measured]
-    return TensorFacts(read.name, read.shape, read.dtype, counts.nan, counts.plus + counts.minus, counts.largest)
+    """What a tensor was; of one that was there before the step, in its own shape rather than a view's."""
+    counts, known = recording.counts[read.measured], recording.known.get(read.memory)
+    shape = read.shape
+    if known and known.shape and not read.writers and math.prod(known.shape) == math.prod(shape):
+        shape = known.shape
+    return TensorFacts(read.name, shape, read.dtype, counts.nan, counts.plus + counts.minus, counts.largest)
 
 
 def _overflows(operation: Operation, inputs: tuple[TensorFacts, ...], outputs: tuple[TensorFacts, ...]) -> bool:
     """Whether infinities came of numbers that were large already: near the largest, or near its root for products."""
-    if not any(facts.inf for facts in outputs) or operation.name.split(".")[1].rstrip("_") in _MAKE_INFINITIES:
+    if not any(facts.inf for facts in outputs) or operation.short_name.rstrip("_") in _MAKE_INFINITIES:
         return False
     dtype = getattr(torch, outputs[0].dtype)
     limit = torch.finfo(dtype).max
     taken = max((facts.largest for facts in inputs), default=0.0)
-    if operation.name.split(".")[1].rstrip("_") in ("exp", "expm1", "sinh", "cosh"):
+    if operation.short_name.rstrip("_") in ("exp", "expm1", "sinh", "cosh"):
         return taken > 0.99 * math.log(limit)
     return taken >= math.sqrt(limit) or max(facts.largest for facts in outputs) > 0.01 * limit

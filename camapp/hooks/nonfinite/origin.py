@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from camapp.hooks.nonfinite.record import Operation, Read, Recording
 
 # Operations that a mask of -Inf from outside is meant for. Any other that takes -Inf from outside makes nonsense of it.
-_TAKES_MASKS = {
+_TAKE_MASKS = {
     "add", "add_", "sub", "sub_", "where", "masked_fill", "masked_fill_", "index_put", "index_put_", "copy_", "_to_copy",
     "clone", "cat", "stack", "repeat", "index", "index_select", "gather", "maximum", "minimum", "triu", "tril", "baddbmm",
     "_softmax", "_safe_softmax", "_log_softmax", "_masked_softmax", "_scaled_dot_product_flash_attention_for_cpu",
@@ -57,7 +57,7 @@ def _innocent(recording: Recording, guilty: frozenset[int]) -> frozenset[int]:
         bad = [counts for counts in results if counts.bad]
         if operation.number in guilty or not bad or not all(counts.only_minus for counts in bad):
             continue
-        taken = _bad(recording, operation.reads)
+        taken = recording.bad(operation.reads)
         if all(_excused(recording, read, operation, innocent) for read in taken) and (taken or operation.says_minus):
             innocent.add(operation.number)
     return frozenset(innocent)
@@ -70,20 +70,20 @@ def _excused(recording: Recording, read: Read, operation: Operation, innocent: s
     writers = _bad_writers(recording, read)
     if writers:
         return all(writer in innocent for writer in writers)
-    what, _ = recording.named.get(read.memory, ("constant", ""))
-    return what != "parameter" and operation.name.split(".")[1:2] in [[name] for name in _TAKES_MASKS]
+    known = recording.known.get(read.memory)
+    return (known is None or known.what != "parameter") and operation.short_name in _TAKE_MASKS
 
 
 def _behind(recording: Recording, reads: list[Read], among: frozenset[int]) -> set[int]:
     """The operations of some that the non-finite elements of ``reads`` come through."""
     found: set[int] = set()
-    waiting = [writer for read in _bad(recording, reads) for writer in _bad_writers(recording, read)]
+    waiting = [writer for read in recording.bad(reads) for writer in _bad_writers(recording, read)]
     while waiting:
         number = waiting.pop()
         if number in found or number not in among:
             continue
         found.add(number)
-        for read in _bad(recording, recording.operations[number].reads):
+        for read in recording.bad(recording.operations[number].reads):
             waiting.extend(_bad_writers(recording, read))
     return found
 
@@ -104,7 +104,7 @@ def _earliest(recording: Recording, innocent: frozenset[int] | None) -> Origin |
             continue
         seen.add(number)
         operation = recording.operations[number]
-        taken = _bad(recording, operation.reads)
+        taken = recording.bad(operation.reads)
         suspect = [read for read in taken if innocent is None or not _excused(recording, read, operation, innocent)]
         if not suspect:
             origins.append(Origin(operation, mask=_mask_behind(recording, taken[0]) if taken else None))
@@ -123,16 +123,12 @@ def _mask_behind(recording: Recording, read: Read) -> Operation | Read:
         if not writers:
             return read
         operation = recording.operations[writers[0]]
-        taken = _bad(recording, operation.reads)
+        taken = recording.bad(operation.reads)
         if not taken:
             return operation
         read = taken[0]
 
 
-def _bad(recording: Recording, reads: list[Read] | tuple[Read, ...]) -> list[Read]:
-    return [read for read in reads if recording.counts[read.measured].bad]
-
-
 def _bad_writers(recording: Recording, read: Read) -> list[int]:
     """The operations whose non-finite results lie in the memory of ``read``."""
-    return [writer for writer in read.writers if _bad(recording, recording.operations[writer].results)]
+    return [writer for writer in read.writers if recording.bad(recording.operations[writer].results)]

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from camapp.hooks.nonfinite.measure import Counts
 
 Outside: TypeAlias = Literal["parameter", "buffer", "batch", "constant"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A tensor that was there before the step.
+
+    Args:
+        what: what it is to the model.
+        name: the name of a parameter or buffer; empty for others.
+        shape: its shape; None where it is not known.
+    """
+
+    what: Outside
+    name: str = ""
+    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +83,7 @@ class Operation:
     Args:
         number: its place in that order, from 0.
         name: aten's name of it, ``"aten.div.Tensor"``.
+        short_name: the same without namespace and overload, ``"div"``.
         reads: what it took.
         results: what it made, or changed in place.
         run: the module run that it ran in, by number; None outside of modules, and in a backward.
@@ -85,6 +102,7 @@ class Operation:
 
     number: int
     name: str
+    short_name: str
     reads: tuple[Read, ...]
     results: tuple[Read, ...]
     run: int | None
@@ -108,16 +126,20 @@ class Recording:
         operations: in true order.
         runs: the module calls, in the order in which they began.
         counts: the counts by their numbers.
-        named: by the number of a memory, what it was before the step: which parameter, buffer or other tensor.
+        known: by the number of a memory, what it was before the step: which parameter, buffer or other tensor.
         node_names: names of autograd's nodes by their numbers.
         handed_out: what calls of the model itself returned.
-        symptoms: the loss, if it is known and not finite; else the gradients that reached the leaves.
+        symptoms: the losses that are not finite, of those that are known; else such gradients that reached leaves.
     """
 
     operations: list[Operation] = field(default_factory=list)
     runs: list[ModuleRun] = field(default_factory=list)
     counts: dict[int, Counts] = field(default_factory=dict)
-    named: dict[int, tuple[Outside, str]] = field(default_factory=dict)
+    known: dict[int, Known] = field(default_factory=dict)
     node_names: dict[int, str] = field(default_factory=dict)
     handed_out: list[Read] = field(default_factory=list)
     symptoms: list[Read] = field(default_factory=list)
+
+    def bad(self, reads: Iterable[Read]) -> list[Read]:
+        """Those of some tensors that are not finite."""
+        return [read for read in reads if self.counts[read.measured].bad]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from threading import local
 from typing import Any
 
@@ -17,17 +17,10 @@ from camapp.hooks.nonfinite import autograd
 from camapp.hooks.nonfinite.held import Held
 from camapp.hooks.nonfinite.measure import Measures
 from camapp.hooks.nonfinite.memory import Memory
-from camapp.hooks.nonfinite.record import Operation, Read, Recording
+from camapp.hooks.nonfinite.operands import Operand, makes_memory, may_be_view, operands, real_tensors, short_name
+from camapp.hooks.nonfinite.record import Known, Operation, Outside, Read, Recording
 from camapp.hooks.nonfinite.runs import Runs
 from camapp.hooks.structures import tensors_in
-
-_MAKES_MEMORY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::empty_permuted", "aten::new_empty",
-                 "aten::new_empty_strided"}  # fmt: skip
-# What these find in the tensor that they write plays no part.
-_OVERWRITES = {"aten::copy_", "aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_", "aten::bernoulli_"}
-# torch 2.14 does not say in their schemas that these write running statistics.
-_WRITES_SILENTLY = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
-_SILENTLY_WRITTEN = {"running_mean", "running_var"}
 
 
 class Watch(TorchDispatchMode):
@@ -50,7 +43,7 @@ class Watch(TorchDispatchMode):
         self._aside = local()
         self._leaves: dict[torch.Tensor, str] = {}
         self._backward = False
-        self._behind: Read | None = None
+        self._losses: list[Read] = []
         self._gradients: list[Read] = []
         for name, buffer in model.named_buffers():
             self._name(buffer, "buffer", name)
@@ -103,12 +96,11 @@ class Watch(TorchDispatchMode):
             loss: the loss, where the step returned it.
         """
         with self._unwatched():
-            last = self._behind if loss is None else self._memory.read(loss)
+            losses = [*self._losses, *([] if loss is None else [self._memory.read(loss)])]
             gradients = [*self._gradients, *(self._memory.read(gradient) for gradient in self._held.gradients())]
         recording = self._recording
         recording.counts = self._measures.read()
-        of_loss = [last] if last is not None and recording.counts[last.measured].bad else []
-        recording.symptoms = of_loss or [read for read in gradients if recording.counts[read.measured].bad]
+        recording.symptoms = recording.bad(losses) or recording.bad(gradients)
         return recording
 
     def __torch_dispatch__(
@@ -119,108 +111,121 @@ class Watch(TorchDispatchMode):
         if getattr(self._aside, "value", False):
             return func(*args, **kwargs)
         node = self._running_node()
-        given = list(_given(func, args, kwargs))
-        reads = tuple(
-            self._memory.read(tensor, name)
-            for name, how, value in given
-            if not how.overwritten
-            for tensor in _real_tensors(value)
-        )
-        changed = [tensor for _, how, value in given if how.written for tensor in _real_tensors(value)]
+        given = operands(func, args, kwargs)
+        if may_be_view(func):
+            output = func(*args, **kwargs)
+            self._write_down_view(func, given, output, node)
+            return output
+        if autograd.begins_backward(sys._getframe(1)):
+            self._learn_loss(given)
+        reads = self._read(given)
+        changed = [tensor for operand in given if operand.written for tensor in operand.tensors]
         for tensor in changed:
             number = self._memory.number(tensor)
             if number is not None:
                 self._held.about_to_change(number)
         output = func(*args, **kwargs)
-        self._write_down(func, given, reads, changed, output, node)
+        made = [] if makes_memory(func) else self._made(given, output)
+        self._write_down(func, given, reads, made, changed, node)
+        if makes_memory(func):
+            self._note_memory(output)
         return output
 
     def _running_node(self) -> Any:
         """The node whose backward runs; its leaf, if it has one, is set aside before its gradient comes."""
-        task = autograd.running_task()
-        if task < 0:
+        if autograd.running_task() < 0:
             return None
-        if not self._backward:
-            self._backward = True
-            operations = self._recording.operations
-            # Tensor.backward makes a gradient of ones for the loss, just before the engine begins.
-            if operations and operations[-1].name.startswith("aten.ones_like.") and not operations[-1].task >= 0:
-                self._behind = operations[-1].reads[0]
+        self._backward = True
         node = autograd.running_node()
         leaf = None if node is None else autograd.leaf_of(node)
         if leaf is not None:
             self._held.leaf(leaf)
         return node
 
+    def _learn_loss(self, given: list[Operand]) -> None:
+        """Learn of a loss that the step sends backward itself: torch makes ones like it before it begins."""
+        for loss in (tensor for operand in given for tensor in operand.tensors):
+            if loss.numel() == 1:
+                self.learn_graph(loss)
+                self._losses.append(self._memory.read(loss))
+
+    def _read(self, given: list[Operand]) -> tuple[Read, ...]:
+        return tuple(
+            self._memory.read(tensor, operand.name) for operand in given if operand.read for tensor in operand.tensors
+        )
+
+    def _made(self, given: list[Operand], output: Any) -> list[torch.Tensor]:
+        """What an operation returned that lies in memory of its own."""
+        taken = {self._memory.number(tensor) for operand in given for tensor in operand.tensors} - {None}
+        return [tensor for tensor in real_tensors(output) if self._memory.number(tensor) not in taken]
+
+    def _note_memory(self, output: Any) -> None:
+        for tensor in real_tensors(output):
+            memory = self._memory.make(tensor)
+            if memory is not None:
+                self._recording.known[memory] = Known("constant", "uninitialised memory")
+
+    def _write_down_view(self, func: Any, given: list[Operand], output: Any, node: Any) -> None:
+        """Views are no operations of their own, and are not measured, as they are made often and without need."""
+        made = self._made(given, output)
+        if made:  # no view after all
+            self._write_down(func, given, self._read(given), made, [], node)
+        elif node is not None and autograd.leaf_of(node) is not None:  # so a leaf takes its first gradient over
+            self._gradients.extend(self._memory.read(tensor) for tensor in real_tensors(output))
+
     def _write_down(
-        self, func: Any, given: list[Any], reads: tuple[Read, ...], changed: list[torch.Tensor], output: Any, node: Any
+        self,
+        func: Any,
+        given: list[Operand],
+        reads: tuple[Read, ...],
+        made: list[torch.Tensor],
+        changed: list[torch.Tensor],
+        node: Any,
     ) -> None:
-        task, run = autograd.running_task(), self._runs.running()
-        line = autograd.users_line(sys._getframe(2))
-        number, named, leaf, hooked = None, None, None, False
-        if node is not None and run is None:
-            number, named = autograd.number_of(node), autograd.name_of(node)
-            variable = autograd.leaf_of(node)
-            leaf = None if variable is None else self._leaves.get(variable, "")
-            own = autograd.written_in_python(node) and not named.startswith("BackwardHookFunction")
-            hooked = line is not None and not own
-            if number is not None:
-                self._recording.node_names.setdefault(number, named)
-        elif torch.is_grad_enabled() and any(
-            tensor.requires_grad for _, _, value in given for tensor in _real_tensors(value)
-        ):
-            number = autograd.next_number() - 1  # the node was made just before the operation was dispatched
-        results = self._results(func, given, changed, output)
+        number = len(self._recording.operations)
+        results = (
+            *(self._memory.write(tensor, number, new=True) for tensor in made),
+            *(self._memory.write(tensor, number) for tensor in changed),
+        )
+        run, line = self._runs.running(), autograd.users_line(sys._getframe(2))
+        behind = node if run is None else None  # within a module, a backward runs a forward again
+        leaf = None if behind is None else autograd.leaf_of(behind)
+        hooked = behind is not None and line is not None and not autograd.written_in_python(behind)
         if leaf is not None and not hooked:
             self._gradients.extend((*reads, *results))
         if not results:
             return
         self._recording.operations.append(
             Operation(
-                number=len(self._recording.operations),
-                name=_name_of(func),
+                number=number,
+                name=str(func),
+                short_name=short_name(func),
                 reads=reads,
                 results=results,
                 run=run,
-                task=task,
+                task=autograd.running_task(),
                 thread=autograd.thread(),
-                node=number,
-                node_name=named,
-                leaf=leaf,
+                node=_made_for(given) if behind is None else autograd.number_of(behind),
+                node_name=None if behind is None else autograd.name_of(behind),
+                leaf=None if leaf is None else self._leaves.get(leaf, ""),
                 hooked=hooked,
-                says_minus=any(value == float("-inf") for _, _, value in given if isinstance(value, float)),
+                says_minus=any(operand.value == -math.inf for operand in given if isinstance(operand.value, float)),
                 line=line,
                 begun=len(self._runs.all),
                 ended=self._backward,
             )
         )
 
-    def _results(self, func: Any, given: list[Any], changed: list[torch.Tensor], output: Any) -> tuple[Read, ...]:
-        """What an operation made or changed; a view of what it took is neither."""
-        operation, name = len(self._recording.operations), _schema_name(func)
-        if name in _WRITES_SILENTLY:
-            changed = [*changed, *(value for name, _, value in given if name in _SILENTLY_WRITTEN and value is not None)]
-        taken = {self._memory.number(tensor) for _, _, value in given for tensor in _real_tensors(value)}
-        made = [tensor for tensor in _real_tensors(output) if self._memory.number(tensor) not in taken]
-        if name in _MAKES_MEMORY:
-            for tensor in made:
-                memory = self._memory.make(tensor)
-                if memory is not None:
-                    self._recording.named[memory] = ("constant", "uninitialised memory")
-            return ()
-        written = [self._memory.write(tensor, operation, new=True) for tensor in made]
-        return (*written, *(self._memory.write(tensor, operation) for tensor in changed))
-
     def _on_given(self, arguments: Any) -> None:
         with self._unwatched():
-            for tensor in _real_tensors(tuple(tensors_in(arguments).values())):
+            for tensor in real_tensors(tuple(tensors_in(arguments).values())):
                 read = self._memory.read(tensor)
                 if read.outside and not read.writers:
-                    self._recording.named.setdefault(read.memory, ("batch", ""))
+                    self._recording.known.setdefault(read.memory, Known("batch", "", read.shape))
 
     def _on_returned(self, output: Any) -> None:
         with self._unwatched():
-            tensors = _real_tensors(tuple(tensors_in(output).values()))
+            tensors = real_tensors(tuple(tensors_in(output).values()))
             self._recording.handed_out.extend(self._memory.read(tensor) for tensor in tensors)
 
     @contextmanager
@@ -232,60 +237,14 @@ class Watch(TorchDispatchMode):
         finally:
             self._aside.value = before
 
-    def _name(self, tensor: torch.Tensor, what: Any, name: str) -> None:
+    def _name(self, tensor: torch.Tensor, what: Outside, name: str) -> None:
         number = self._memory.number(tensor)
         if number is not None:
-            self._recording.named[number] = (what, name)
+            self._recording.known[number] = Known(what, name, tuple(tensor.shape))
 
 
-class _How:
-    """How an operation uses an argument: whether it writes it, and whether it heeds what was in it."""
-
-    def __init__(self, written: bool, overwritten: bool) -> None:
-        self.written = written
-        self.overwritten = overwritten
-
-
-_READ = _How(False, False)
-
-
-def _given(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, _How, Any]]:
-    """The arguments of a call with their names and how they are used."""
-    known = _arguments(func)
-    for place, value in enumerate(args):
-        name, how = known[place] if place < len(known) else ("", _READ)
-        yield name, how, value
-    hows = dict(known)
-    for name, value in kwargs.items():
-        yield name, hows.get(name, _READ), value
-
-
-@cache
-def _arguments(func: Any) -> list[tuple[str, _How]]:
-    schema = getattr(func, "_schema", None)  # operations that take functions have none
-    if schema is None:
-        return []
-    overwrites = schema.name in _OVERWRITES
-    found = []
-    for argument in schema.arguments:
-        written = argument.alias_info is not None and argument.alias_info.is_write
-        found.append((argument.name, _How(written, written and (overwrites or argument.kwarg_only))))
-    return found
-
-
-def _schema_name(func: Any) -> str:
-    schema = getattr(func, "_schema", None)
-    return str(func) if schema is None else str(schema.name)
-
-
-def _name_of(func: Any) -> str:
-    return str(func)
-
-
-def _real_tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors of real or complex numbers in an argument or a result."""
-    if isinstance(value, torch.Tensor):
-        return [value] if value.is_floating_point() or value.is_complex() else []
-    if isinstance(value, list | tuple):
-        return [tensor for part in value for tensor in _real_tensors(part)]
-    return []
+def _made_for(given: list[Operand]) -> int | None:
+    """The number of the node that autograd made for an operation, just before it came here."""
+    if torch.is_grad_enabled() and any(tensor.requires_grad for operand in given for tensor in operand.tensors):
+        return autograd.next_number() - 1
+    return None
