@@ -94,7 +94,7 @@ def users_line(frame: FrameType | None) -> str | None:
 
 def begins_backward(frame: FrameType | None) -> bool:
     """Whether a call comes from the place in torch that makes the first gradient, of ones, for a loss."""
-    for _ in range(3):  # torch 2.14 wraps what it calls, once
+    for _ in range(6):  # torch wraps what it calls
         if frame is None:
             return False
         if frame.f_code is _beginning:

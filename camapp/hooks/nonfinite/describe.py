@@ -23,7 +23,9 @@ def describe(recording: Recording, origin: Origin) -> Finding:
         return Finding("constant", "forward", None, None, None, (), facts)
     story = _Story(recording)
     run = story.run_of(operation)
-    place = _place(recording, story, operation, run) if origin.source is None else _brought(recording, operation, origin)
+    place = (
+        _place(recording, story, operation, run) if origin.source is None else _brought(recording, operation, origin)
+    )
     inputs = tuple(_facts(recording, read) for read in operation.reads)
     outputs = operation.results if origin.source is None else (origin.source,)
     facts = tuple(_facts(recording, read) for read in outputs)
@@ -77,8 +79,7 @@ class _Story:
         alike = [
             number
             for number in around
-            if (self._runs[number].task < 0) == first
-            and (first or self._runs[number].thread == operation.thread)
+            if (self._runs[number].task < 0) == first and (first or self._runs[number].thread == operation.thread)
         ]
         return max(alike or around, key=lambda number: (self._runs[number].first, number), default=None)
 
@@ -88,9 +89,7 @@ class _Story:
             return self._forward_neighbours(operation, run)
         return self._beside(operation, run, -1), self._beside(operation, run, 1)
 
-    def _forward_neighbours(
-        self, operation: Operation, run: int | None
-    ) -> tuple[ModuleCall | None, ModuleCall | None]:
+    def _forward_neighbours(self, operation: Operation, run: int | None) -> tuple[ModuleCall | None, ModuleCall | None]:
         recomputed = operation.task >= 0
         leaves = [
             number

@@ -65,9 +65,7 @@ class Runs:
             self._calls[name, recomputed] += 1
             parent = stack[-1] if stack else None
             number = len(self.all)
-            self.all.append(
-                ModuleRun(name, type(module).__name__, call, parent, autograd.next_number(), thread, task)
-            )
+            self.all.append(ModuleRun(name, type(module).__name__, call, parent, autograd.next_number(), thread, task))
             stack.append(number)
             entered.append((thread, number))
 
