@@ -136,7 +136,7 @@ class _Buffers:
         self._names = [(module, dict(module._buffers)) for module in modules if not isinstance(module, scripted)]
         self._groups: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
         for module in modules:
-            for _, buffer in module._buffers.items():
+            for buffer in module._buffers.values():
                 if buffer is not None:
                     self._groups.setdefault((buffer.dtype, buffer.device), []).append(buffer)
         self._shapes = {key: [buffer.shape for buffer in group] for key, group in self._groups.items()}

@@ -81,7 +81,7 @@ def nodes_behind(tensor: torch.Tensor) -> list[Any]:
 
 
 def users_line(frame: FrameType | None) -> str | None:
-    """The line of code outside of torch that led to a call, as ``file:number``; None where autograd's engine made it."""
+    """The line of code outside of torch that led to a call, as ``file:number``; None where autograd's engine did."""
     while frame is not None:
         code = frame.f_code
         if code is _engine:

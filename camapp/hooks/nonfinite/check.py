@@ -53,6 +53,8 @@ def real_values(tensor: torch.Tensor) -> torch.Tensor | None:
 
 def stored(tensor: torch.Tensor) -> torch.Tensor:
     """The dense tensor that holds the elements of ``tensor``: itself, or the values of a sparse one."""
+    if tensor.is_nested:
+        return tensor.values()
     if tensor.layout is torch.strided:
         return tensor
     if tensor.layout is torch.sparse_coo:

@@ -19,8 +19,7 @@ def describe(recording: Recording, origin: Origin) -> Finding:
     operation = origin.operation
     if operation is None:
         assert origin.source is not None
-        facts = (_facts(recording, origin.source),)
-        return Finding("constant", "forward", None, None, None, (), facts)
+        return Finding("constant", "forward", None, None, None, (), (_facts(recording, origin.source),))
     story = _Story(recording)
     run = story.run_of(operation)
     place = (
@@ -56,7 +55,8 @@ class _Story:
         self._runs = recording.runs
         self._calls = Counter((run.name, run.task >= 0) for run in recording.runs)
         self._tasks = [operation.task for operation in recording.operations if operation.task >= 0]
-        self.tops = [run for run in recording.runs if run.parent is None and run.task < 0]
+        #: The calls by the step itself, with their numbers.
+        self.tops = [(place, run) for place, run in enumerate(recording.runs) if run.parent is None and run.task < 0]
 
     def call(self, number: int) -> ModuleCall:
         """The call that a run is."""
@@ -73,8 +73,8 @@ class _Story:
         if operation.node is None:
             return None
         around = [number for number, run in enumerate(self._runs) if _made(run, operation.node)]
-        # A thread counts its nodes from 0, and a GPU's backward recomputes forwards in a thread of its own. The nodes of
-        # such a forward run in a backward of their own, within the first one.
+        # A thread counts its nodes from 0, and a GPU's backward recomputes forwards in a thread of its own. The nodes
+        # of such a forward run in a backward of their own, within the first one.
         first = operation.task == self._tasks[0]
         alike = [
             number
@@ -133,11 +133,11 @@ def _place(recording: Recording, story: _Story, operation: Operation, run: int |
     if operation.task < 0:
         if operation.ended:
             return "after the backward"
-        began = [top for top in story.tops if recording.runs.index(top) < operation.begun]
-        return "before the model" if not began else "loss" if len(began) == len(story.tops) else "between modules"
-    if operation.node is None or not story.tops or operation.node >= (story.tops[-1].last or 0):
+        began = sum(number < operation.begun for number, _ in story.tops)
+        return "before the model" if not began else "loss" if began == len(story.tops) else "between modules"
+    if operation.node is None or not story.tops or operation.node >= (story.tops[-1][1].last or 0):
         return "loss"
-    return "before the model" if operation.node < story.tops[0].first else "between modules"
+    return "before the model" if operation.node < story.tops[0][1].first else "between modules"
 
 
 def _brought(recording: Recording, operation: Operation, origin: Origin) -> Place:

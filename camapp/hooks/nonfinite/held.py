@@ -57,9 +57,9 @@ class Held:
         """The gradients that the step has left, in the order in which their leaves became known."""
         return (leaf.grad for leaf in self._gradients if leaf.grad is not None)
 
-    def about_to_change(self, memory: int) -> None:
-        """An operation is about to write into a memory, by the number of its storage."""
-        tensor = self._watched.pop(memory, None)
+    def about_to_change(self, address: int | None) -> None:
+        """An operation is about to write into the memory at an address, as ``Memory.address`` gives it."""
+        tensor = None if address is None else self._watched.pop(address, None)
         if tensor is not None:
             self._copies.append((tensor, tensor.detach().clone()))
 

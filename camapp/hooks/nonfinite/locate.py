@@ -23,10 +23,10 @@ def locate(
 ) -> Finding | None:
     """Run a training step again and name the first module that made NaN or infinity out of finite numbers.
 
-    The step is run once, under watch: every operation of its forward and its backward, in true order, functional ones,
-    in-place ones and those of hooks and of checkpoints included. If the loss, or else a gradient, is not finite, the flow
-    of numbers is followed back from there, so that NaN and infinities that do no harm (masks of -Inf, NaN that is masked
-    out) are passed over.
+    The step is run once, under watch: every operation of its forward and its backward, in true order, functional
+    ones, in-place ones and those of hooks and of checkpoints included. If the loss, or else a gradient, is not finite,
+    the flow of numbers is followed back from there, so that NaN and infinities that do no harm (masks of -Inf, NaN that
+    is masked out) are passed over.
 
     Training flags, buffers, gradients, parameters, random state, hooks and grad mode are left as they were found, also
     where the step raises; its error passes through. Leave the optimizer's step out: what the optimizer holds is not put

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from camapp.hooks.nonfinite.check import stored
 from camapp.hooks.nonfinite.measure import Measures
@@ -15,9 +17,9 @@ from camapp.hooks.nonfinite.record import Read
 
 @dataclass
 class _Held:
-    """What is known of one piece of memory."""
+    """What is known of one piece of memory, for as long as it is used."""
 
-    reference: Any  # a weak one: the memory is freed in time, and its number is not given to another meanwhile
+    number: int
     writers: tuple[int, ...] = ()
     outside: bool = True
     whole: tuple[int, int] | None = None  # how many elements were measured together, and the number of the counts
@@ -34,27 +36,28 @@ class Memory:
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
         self._held: dict[int, _Held] = {}
+        self._ends: dict[int, Any] = {}
+        self._numbers = itertools.count()
 
-    def number(self, tensor: torch.Tensor) -> int | None:
-        """The number of the memory that ``tensor`` lies in; None for a tensor that has none of its own."""
-        try:
-            return int(stored(tensor).untyped_storage()._cdata)
-        except (RuntimeError, NotImplementedError):  # tensors of other makes, such as opaque ones
-            return None
+    @staticmethod
+    def address(tensor: torch.Tensor) -> int | None:
+        """Tells the memory of one tensor from that of others that are alive; None for a tensor with none of its own."""
+        storage = _storage(tensor)
+        return None if storage is None else int(storage._cdata)
+
+    def number(self, tensor: torch.Tensor) -> int:
+        """The number of the memory that ``tensor`` lies in, which is given to no other later."""
+        return self._held_by(tensor).number
 
     def read(self, tensor: torch.Tensor, name: str = "") -> Read:
         """Note ``tensor`` as it is now."""
-        number = self.number(tensor)
-        if number is None:
-            return self._noted(tensor, name, self._measures.add(tensor), _Held(None), -1)
-        held = self._held_by(number, tensor)
-        elements = _elements(tensor)
-        if held.whole is not None and held.whole[0] == elements:
-            return self._noted(tensor, name, held.whole[1], held, number)
+        held = self._held_by(tensor)
+        if held.whole is not None and held.whole[0] == _elements(tensor):
+            return _noted(tensor, name, held.whole[1], held)
         place = _place(tensor)
         if place not in held.parts:
             held.parts[place] = self._measures.add(tensor)
-        return self._noted(tensor, name, held.parts[place], held, number)
+        return _noted(tensor, name, held.parts[place], held)
 
     def write(self, tensor: torch.Tensor, operation: int, *, new: bool = False) -> Read:
         """Note that an operation, by its number, has just written all of ``tensor``.
@@ -64,11 +67,8 @@ class Memory:
             operation: the operation's number.
             new: whether the operation also made the memory.
         """
-        number = self.number(tensor)
         measured = self._measures.add(tensor)
-        if number is None:
-            return self._noted(tensor, "", measured, _Held(None, (operation,), False), -1)
-        held = self._held_by(number, tensor)
+        held = self._held_by(tensor)
         elements = _elements(tensor)
         if new or elements >= (held.whole[0] if held.whole else _room(tensor)):
             held.writers, held.outside = (operation,), False
@@ -76,25 +76,40 @@ class Memory:
         else:
             held.writers = (*held.writers, operation)
             held.whole, held.parts = None, {_place(tensor): measured}
-        return self._noted(tensor, "", measured, held, number)
+        return _noted(tensor, "", measured, held)
 
-    def make(self, tensor: torch.Tensor) -> int | None:
-        """Note that ``tensor`` has just got memory that nothing was written to, and return the number of that."""
-        number = self.number(tensor)
-        if number is not None:
-            self._held_by(number, tensor)
-        return number
-
-    def _held_by(self, number: int, tensor: torch.Tensor) -> _Held:
-        held = self._held.get(number)
+    def _held_by(self, tensor: torch.Tensor) -> _Held:
+        storage = _storage(tensor)
+        if storage is None:  # nothing is known of it, ever
+            return _Held(next(self._numbers))
+        address = int(storage._cdata)
+        held = self._held.get(address)
         if held is None:
-            held = self._held[number] = _Held(StorageWeakRef(stored(tensor).untyped_storage()))
+            held = self._held[address] = _Held(next(self._numbers))
+            # The end of the storage's object in Python is the end of the memory, which another may lie in later. (A
+            # StorageWeakRef keeps a small block alive behind each large one, so that the allocator cannot join them: a
+            # step grew by all that it ever allocated.)
+            self._ends[address] = weakref.ref(storage, partial(_forget, self._held, self._ends, address))
         return held
 
-    @staticmethod
-    def _noted(tensor: torch.Tensor, name: str, measured: int, held: _Held, number: int) -> Read:
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        return Read(name, tuple(tensor.shape), dtype, measured, held.writers, number, held.outside)
+
+def _forget(held: dict[int, _Held], ends: dict[int, Any], address: int, reference: Any) -> None:
+    if ends.get(address) is reference:
+        del ends[address]
+        held.pop(address, None)
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    try:
+        return stored(tensor).untyped_storage()
+    except (RuntimeError, NotImplementedError):  # tensors of other makes, such as opaque ones
+        return None
+
+
+def _noted(tensor: torch.Tensor, name: str, measured: int, held: _Held) -> Read:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    shape = (stored(tensor) if tensor.is_nested else tensor).shape  # nested tensors have no shape of their own
+    return Read(name, tuple(shape), dtype, measured, held.writers, held.number, held.outside)
 
 
 def _elements(tensor: torch.Tensor) -> int:
@@ -108,8 +123,8 @@ def _elements(tensor: torch.Tensor) -> int:
 
 def _room(tensor: torch.Tensor) -> int:
     """How many elements the memory of a tensor has room for."""
-    values = stored(tensor)
-    return values.untyped_storage().nbytes() // values.element_size()
+    storage = _storage(tensor)
+    return 0 if storage is None else storage.nbytes() // tensor.element_size()
 
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:

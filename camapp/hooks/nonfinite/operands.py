@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+# Tensors within torch.func.vmap and grad show no values; the operations on what they wrap are seen.
+_is_wrapped = getattr(torch._C._functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
+
 _MAKE_MEMORY = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 # What these find in the tensor that they write plays no part.
 _OVERWRITE = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_"}
@@ -79,7 +82,8 @@ def short_name(func: Any) -> str:
 def real_tensors(value: Any) -> list[torch.Tensor]:
     """The tensors of real or complex numbers in an argument or a result."""
     if isinstance(value, torch.Tensor):
-        return [value] if value.is_floating_point() or value.is_complex() else []
+        real = (value.is_floating_point() or value.is_complex()) and not _is_wrapped(value)
+        return [value] if real else []
     if isinstance(value, list | tuple):
         return [tensor for part in value for tensor in real_tensors(part)]
     return []

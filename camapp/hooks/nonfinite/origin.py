@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from camapp.hooks.nonfinite.record import Operation, Read, Recording
 
-# Operations that a mask of -Inf from outside is meant for. Any other that takes -Inf from outside makes nonsense of it.
+# Operations that a mask of -Inf from outside is meant for. Any other that takes one makes nonsense of it.
 _TAKE_MASKS = {
-    "add", "add_", "sub", "sub_", "where", "masked_fill", "masked_fill_", "index_put", "index_put_", "copy_", "_to_copy",
-    "clone", "cat", "stack", "repeat", "index", "index_select", "gather", "maximum", "minimum", "triu", "tril", "baddbmm",
-    "_softmax", "_safe_softmax", "_log_softmax", "_masked_softmax", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math",
-    "_transformer_encoder_layer_fwd", "_native_multi_head_attention",
+    "add", "add_", "sub", "sub_", "where", "masked_fill", "masked_fill_", "index_put", "index_put_", "copy_",
+    "_to_copy", "clone", "cat", "stack", "repeat", "index", "index_select", "gather", "maximum", "minimum",
+    "triu", "tril", "baddbmm", "_softmax", "_safe_softmax", "_log_softmax", "_masked_softmax",
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable",
+    "_scaled_dot_product_attention_math", "_transformer_encoder_layer_fwd", "_native_multi_head_attention",
 }  # fmt: skip
 
 
@@ -36,9 +36,9 @@ class Origin:
 def find_origin(recording: Recording) -> Origin | None:
     """The earliest place that explains the symptoms of a step; None where there are none.
 
-    Infinities that are written as masks (-Inf by a number in the call, or from a tensor that is added or filled in) and
-    what passes them on are innocent, unless the model returns them or nothing else explains the symptoms. What makes NaN
-    or +Inf out of them is not.
+    Infinities that are written as masks (-Inf by a number in the call, or from a tensor that is added or filled in)
+    and what passes them on are innocent, unless the model returns them or nothing else explains the symptoms. What
+    makes NaN or +Inf out of them is not.
     """
     if not recording.symptoms:
         return None

@@ -1,4 +1,4 @@
-"""What is written down while a step runs: its operations, what each read and wrote, and the module calls around them."""
+"""What is written down while a step runs: its operations, what each read and wrote, and the calls of modules."""
 
 from __future__ import annotations
 

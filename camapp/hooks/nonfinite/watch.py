@@ -100,6 +100,9 @@ class Watch(TorchDispatchMode):
             gradients = [*self._gradients, *(self._memory.read(gradient) for gradient in self._held.gradients())]
         recording = self._recording
         recording.counts = self._measures.read()
+        for operation in recording.operations:
+            if operation.node is not None and operation.node_name is not None:
+                recording.node_names.setdefault(operation.node, operation.node_name)
         recording.symptoms = recording.bad(losses) or recording.bad(gradients)
         return recording
 
@@ -121,9 +124,7 @@ class Watch(TorchDispatchMode):
         reads = self._read(given)
         changed = [tensor for operand in given if operand.written for tensor in operand.tensors]
         for tensor in changed:
-            number = self._memory.number(tensor)
-            if number is not None:
-                self._held.about_to_change(number)
+            self._held.about_to_change(self._memory.address(tensor))
         output = func(*args, **kwargs)
         made = [] if makes_memory(func) else self._made(given, output)
         self._write_down(func, given, reads, made, changed, node)
@@ -156,14 +157,12 @@ class Watch(TorchDispatchMode):
 
     def _made(self, given: list[Operand], output: Any) -> list[torch.Tensor]:
         """What an operation returned that lies in memory of its own."""
-        taken = {self._memory.number(tensor) for operand in given for tensor in operand.tensors} - {None}
-        return [tensor for tensor in real_tensors(output) if self._memory.number(tensor) not in taken]
+        taken = {self._memory.address(tensor) for operand in given for tensor in operand.tensors} - {None}
+        return [tensor for tensor in real_tensors(output) if self._memory.address(tensor) not in taken]
 
     def _note_memory(self, output: Any) -> None:
         for tensor in real_tensors(output):
-            memory = self._memory.make(tensor)
-            if memory is not None:
-                self._recording.known[memory] = Known("constant", "uninitialised memory")
+            self._recording.known[self._memory.number(tensor)] = Known("constant", "uninitialised memory")
 
     def _write_down_view(self, func: Any, given: list[Operand], output: Any, node: Any) -> None:
         """Views are no operations of their own, and are not measured, as they are made often and without need."""
@@ -238,9 +237,7 @@ class Watch(TorchDispatchMode):
             self._aside.value = before
 
     def _name(self, tensor: torch.Tensor, what: Outside, name: str) -> None:
-        number = self._memory.number(tensor)
-        if number is not None:
-            self._recording.known[number] = Known(what, name, tuple(tensor.shape))
+        self._recording.known[self._memory.number(tensor)] = Known(what, name, tuple(tensor.shape))
 
 
 def _made_for(given: list[Operand]) -> int | None:

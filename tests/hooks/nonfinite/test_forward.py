@@ -128,6 +128,30 @@ def test_an_operation_between_modules_is_named_with_its_container_and_the_module
     assert finding.line.rpartition(":")[0] == __file__
 
 
+def test_autograds_name_is_known_also_where_the_gradient_of_the_loss_is_given() -> None:
+    model, x = nn.Sequential(nn.Linear(3, 3), Ratio(), nn.Linear(2, 2)), torch.randn(2, 3)
+    finding = located(model, lambda: model(x).sum().backward(gradient=torch.ones(())))
+    assert finding is not None
+    assert finding.autograd == "DivBackward0"
+
+
+def test_a_network_on_nested_tensors_is_measured() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2).eval()
+    x, padding = torch.randn(2, 4, 8), torch.tensor([[False, False, False, True], [False, False, True, True]])
+
+    def step() -> torch.Tensor:
+        with torch.no_grad():
+            return model(x, src_key_padding_mask=padding).sum()
+
+    assert located(model, step) is None
+    with torch.no_grad():
+        model.layers[1].linear1.weight[0, 0] = NAN
+    finding = located(model, step)
+    assert finding is not None
+    assert (finding.place, finding.tensor) == ("parameter", "layers.1.linear1.weight")
+
+
 def test_a_forward_called_without_its_module_is_its_callers_operation() -> None:
     class Caller(nn.Module):
         def __init__(self) -> None:
@@ -228,13 +252,15 @@ def test_only_the_slice_that_goes_on_counts() -> None:
     class Halves(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.body, self.bad, self.head = nn.Linear(4, 4), Scale(NAN), nn.Linear(2, 1)
+            self.body, self.spoils, self.head = nn.Linear(4, 4), HalfBad(), nn.Linear(2, 1)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            spoiled, kept = self.bad(self.body(x)).chunk(2, dim=1)
-            clean, _ = self.body(x).chunk(2, dim=1)
-            self.spoiled = spoiled.detach()
-            return self.head(clean.div(0.0))
+            clean, spoiled = self.spoils(self.body(x)).chunk(2, dim=1)
+            return self.head(clean / 0.0) + 0 * spoiled.detach().nan_to_num().sum()
+
+    class HalfBad(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * torch.tensor([1.0, 1.0, NAN, NAN])
 
     model, x = Halves(), torch.randn(2, 4)
     finding = located(model, lambda: model(x).sum())

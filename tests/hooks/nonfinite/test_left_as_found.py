@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -193,6 +196,42 @@ def test_what_the_step_sees_is_what_it_would_see_without_being_watched() -> None
     assert torch.equal(*seen)
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's own count of memory")
+def test_what_the_step_frees_is_free_while_it_is_watched() -> None:
+    def resident() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+    model, grown = nn.Linear(2, 1), []
+
+    def step() -> torch.Tensor:
+        before, x = resident(), torch.ones(2_500_000)  # 10 MB
+        for _ in range(60):
+            x = x * 1.0
+        grown.append(resident() - before)
+        return model(torch.ones(1, 2)).sum() + x.sum()
+
+    assert locate(model, step) is None
+    assert grown[0] < 150  # of the 600 MB that went through
+
+
+def test_gradients_of_single_examples_by_vmap_are_followed() -> None:
+    class Root(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.square().sum().sqrt()
+
+    model, x = nn.Sequential(nn.Linear(3, 3, bias=False), Root()), torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+    def step() -> torch.Tensor:
+        of_one = torch.func.grad(lambda held, one: torch.func.functional_call(model, held, (one,)))
+        return torch.func.vmap(of_one, in_dims=(None, 0))(parameters, x)["0.weight"].sum()
+
+    finding = located(model, step)
+    assert finding is not None
+    assert finding.phase == "backward"
+    assert finding.autograd == "SqrtBackward0"
+
+
 def test_hooks_of_the_users_own_run_and_stay() -> None:
     model, x = network(Scale(NAN), 3), pictures()
     ran = []
@@ -228,7 +267,7 @@ def test_what_was_compiled_before_runs_as_it_was_written() -> None:
 
 def test_a_scripted_model_is_refused_with_what_to_do() -> None:
     model = torch.jit.script(nn.Linear(2, 2))
-    with pytest.raises(ModelError, match="nn.Module that it was made from"):
+    with pytest.raises(ModelError, match=r"nn\.Module that it was made from"):
         locate(model, lambda: model(torch.ones(1, 2)).sum())
 
 
