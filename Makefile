@@ -33,6 +33,7 @@ bench: $(VENV)/.bench ## compare with the peers (minutes; want an idle machine)
 	$(BIN)/python -m benchmarks cam $(ARGS)
 	$(BIN)/python -m benchmarks methods $(ARGS)
 	$(BIN)/python -m benchmarks features $(ARGS)
+	$(BIN)/python -m benchmarks hooks $(ARGS)
 
 wheel: $(VENV)/.test ## build the wheel into dist/
 	$(BIN)/python -m build

@@ -42,8 +42,11 @@ if TYPE_CHECKING:
     from camapp.features.formats import load_features
     from camapp.features.table import FeatureTable
     from camapp.hooks.debug import DebugHookManager, GradientInspector, register_hooks_for_debug
+    from camapp.hooks.inspector import Inspector
     from camapp.hooks.manager import HookManager
+    from camapp.hooks.report import Snapshot
     from camapp.images.decode import Limits, Picture, decode
+    from camapp.inspection import Inspection, inspect_pictures
     from camapp.loading import load_model
     from camapp.transfer import TrainedProbe, compare_features, extract_features, train_probe
 
@@ -64,6 +67,8 @@ _HOMES = {
     "GradCAM": "camapp.cam.methods.gradcam",
     "GradientInspector": "camapp.hooks.debug",
     "HookManager": "camapp.hooks.manager",
+    "Inspection": "camapp.inspection",
+    "Inspector": "camapp.hooks.inspector",
     "LayerError": "camapp.errors",
     "LayerInfo": "camapp.backbones.layers",
     "Limits": "camapp.images.decode",
@@ -75,6 +80,7 @@ _HOMES = {
     "Prediction": "camapp.explanation",
     "Report": "camapp.evaluation.report",
     "SavedFiles": "camapp.explanation",
+    "Snapshot": "camapp.hooks.report",
     "StoppedError": "camapp.errors",
     "TargetError": "camapp.errors",
     "TopClasses": "camapp.cam.targets",
@@ -86,6 +92,7 @@ _HOMES = {
     "evaluate": "camapp.evaluation.run",
     "explain": "camapp.explainer",
     "extract_features": "camapp.transfer",
+    "inspect_pictures": "camapp.inspection",
     "list_cards": "camapp.backbones.cards",
     "list_layers": "camapp.backbones.layers",
     "load_features": "camapp.features.formats",
@@ -109,6 +116,8 @@ __all__ = [
     "GradCAM",
     "GradientInspector",
     "HookManager",
+    "Inspection",
+    "Inspector",
     "LayerError",
     "LayerInfo",
     "Limits",
@@ -120,6 +129,7 @@ __all__ = [
     "Prediction",
     "Report",
     "SavedFiles",
+    "Snapshot",
     "StoppedError",
     "TargetError",
     "TopClasses",
@@ -131,6 +141,7 @@ __all__ = [
     "evaluate",
     "explain",
     "extract_features",
+    "inspect_pictures",
     "list_cards",
     "list_layers",
     "load_features",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,18 @@ def test_every_link_and_picture_is_there(page: Path) -> None:
 def test_every_python_example_compiles(page: Path) -> None:
     for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         ast.parse(example)
+
+
+def test_the_examples_of_hooks_run_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "hooks.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    for example in examples:
+        exec(compile(example, "hooks.md", "exec"), names)
+    assert names["hooks"].remaining() == 0
+    assert names["storage"].tensor.shape == (8, 8)
+    assert names["activations"]["conv"].shape == (4, 8, 14, 14)
+    assert "MulBackward" in str(names["finding"]) or "Linear" in str(names["finding"])
 
 
 def test_the_readmes_first_screen_has_exactly_two_commands_and_make_knows_them() -> None:

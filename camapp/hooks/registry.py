@@ -54,6 +54,7 @@ class Registry:
         self._tensors: list[tuple[weakref.ref[torch.Tensor], TensorStation]] = []
         self._extras: list[Extra] = []
         self._session.handles.forward_pre(self.model, self._session.begin_step)
+        self._session.handles.forward(self.model, self._session.end_forward, always=True)
         # Hooks hold the session, not this object: dropped without close(), it takes its hooks along.
         self._end = weakref.finalize(self, self._session.close)
         self._end.atexit = False

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from camapp.hooks.as_found import here
+from camapp.hooks.changed_views import ChangedViews
 from camapp.hooks.handles import Handles
 from camapp.hooks.recordings import Recordings
 
@@ -31,6 +32,7 @@ class Session:
         self.on_begin: list[Callable[[int], None]] = []
         self._more: list[Handles] = []
         self._passing = Handles()  # on tensors of the forward that runs, whose graph may outlive the manager
+        self._views = ChangedViews()
         self._where = here()
 
     def begin_step(self, *_: Any) -> None:
@@ -39,6 +41,7 @@ class Session:
             return
         self.step += 1
         self._passing = Handles()
+        self._views = ChangedViews()
         for begin in self.on_begin:
             begin(self.step)
 
@@ -52,9 +55,24 @@ class Session:
         """Whether this code runs in the thread that opened the manager, outside of any explanation."""
         return here() == self._where
 
-    def on_gradient(self, tensor: torch.Tensor, hook: Callable[[torch.Tensor], torch.Tensor | None]) -> None:
-        """Call ``hook`` with the gradient of a tensor of this forward."""
+    def end_forward(self, *_: Any) -> None:
+        """A forward of the model is over: look after views that it changed in place, and let go of them."""
+        if self.mine and not recomputing():
+            self._views.settle()
+
+    def on_gradient(
+        self,
+        tensor: torch.Tensor,
+        hook: Callable[[torch.Tensor], torch.Tensor | None],
+        passed_by: Callable[[torch.Tensor], None],
+    ) -> None:
+        """Call ``hook`` with the gradient of a tensor of this forward.
+
+        Of a view that is changed in place later, the gradient (or a part of it) goes past the hook; ``passed_by`` is
+        called with that, and can only look.
+        """
         self._passing.tensor(tensor, hook)
+        self._views.watch(tensor, passed_by)
 
     def loss_scale(self) -> torch.Tensor | None:
         """What the scaler multiplied the loss by, on its device (so that nothing waits for it); None without one."""
@@ -71,6 +89,7 @@ class Session:
     def close(self) -> None:
         """Remove every hook; what was recorded stays."""
         self.open = False
+        self._views = ChangedViews()
         for handles in (self._passing, self.handles, *self._more):
             handles.remove()
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import nn
 
-from camapp.errors import UsageError
+from camapp.errors import LayerError, UsageError
 from camapp.hooks.layers import Layer
 from camapp.hooks.recordings import Spot
 from camapp.hooks.session import Active, Session, recomputing
@@ -75,16 +75,43 @@ class Station:
     asked: set[Spot] = field(default_factory=set)
     no_graph: set[Spot] = field(default_factory=set)
 
-    def pass_gradient(self, spot: Spot, gradient: torch.Tensor, step: int) -> torch.Tensor | None:
-        """Run what is done to gradients; None where nothing changed."""
+    def pass_gradient(
+        self,
+        spot: Spot,
+        gradient: torch.Tensor,
+        step: int,
+        *,
+        beside: torch.Tensor | None = None,
+        editable: bool = True,
+    ) -> torch.Tensor | None:
+        """Run what is done to gradients; None where nothing changed.
+
+        Args:
+            spot: where it is.
+            gradient: the gradient, or the part of it that comes this way.
+            step: the number of the forward that it belongs to.
+            beside: the part that came another way, past the hook.
+            editable: whether what is returned reaches the graph.
+
+        Raises:
+            LayerError: an edit of a gradient that goes past the hook.
+        """
         if not self.session.heeded:
             return None
         self.asked.discard(spot)
         self.no_graph.discard(spot)
         changed = gradient
         for action in self._due("gradient", step):
-            if action.meant(spot):
-                changed = _run(action, changed, spot)
+            if not action.meant(spot):
+                continue
+            if not action.watches and not editable:
+                raise LayerError(
+                    f"{_at(spot)} gives a view, which the network changes in place afterwards; its gradient goes "
+                    f'another way, where "{action.name}" cannot reach it. Edit the layer before or behind it.'
+                )
+            whole = changed + beside if action.watches and beside is not None else changed
+            result = _run(action, whole, spot)
+            changed = changed if action.watches else result
         return None if changed is gradient else changed
 
     def _due(self, of: Of, step: int) -> Iterable[Action]:
@@ -179,12 +206,23 @@ class LayerStation(Station):
             self.asked.add(spot)
         if self.input:
             tensor = self._copied_input(tensor, spot.part)
-        elif tensor.is_leaf or tensor._is_view():
-            # A hook on a leaf would outlive this forward; one on a view is lost when the view is changed in place.
-            tensor = tensor.clone()
-        session = self.session
-        session.on_gradient(tensor, lambda gradient: self.pass_gradient(spot, gradient, step))
+        elif tensor.is_leaf:
+            tensor = tensor.clone()  # a hook on a leaf would outlive this forward
+        self._follow(tensor, spot, step)
         return tensor
+
+    def _follow(self, tensor: torch.Tensor, spot: Spot, step: int) -> None:
+        """Have the gradient of a tensor pass by, also where it is a view that the network changes in place later."""
+        past: list[torch.Tensor] = []
+
+        def on_gradient(gradient: torch.Tensor) -> torch.Tensor | None:
+            return self.pass_gradient(spot, gradient, step, beside=past[-1] if past else None)
+
+        def on_passed_by(gradient: torch.Tensor) -> None:
+            past.append(gradient)
+            self.pass_gradient(spot, gradient, step, editable=False)
+
+        self.session.on_gradient(tensor, on_gradient, on_passed_by)
 
     def _copied_input(self, tensor: torch.Tensor, part: str) -> torch.Tensor:
         """A copy for this layer alone: the tensor's own gradient is the sum over all that use it."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from camapp.hooks.inspector.changed_views import ChangedViews
+from camapp.hooks.changed_views import ChangedViews
 from camapp.hooks.inspector.figures import Reading, measurable, measure
 from camapp.hooks.inspector.kinds import unit_axis
 from camapp.hooks.inspector.recomputed import Recomputed

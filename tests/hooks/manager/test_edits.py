@@ -184,7 +184,7 @@ def test_two_edits_at_one_place_are_made_in_the_order_of_declaration():
             for declare in both if order == "clip first" else both[::-1]:
                 declare()
             loss = model(X)
-            assert hooks.remaining() == 3, "the step, one hook at the layer, and one on its output"
+            assert hooks.remaining() == 4, "two at the model, one hook at the layer, and one on its output"
             loss.backward()
         torch.testing.assert_close(model.layer.weight.grad, wanted.T @ X, rtol=1e-14, atol=0)
     model = Hand()

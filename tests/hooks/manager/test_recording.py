@@ -173,6 +173,50 @@ class ViewThenInPlace(nn.Module):
         return x.square().sum()
 
 
+class GoesOnWithTheBase(ViewThenInPlace):
+    """A layer gives a view of what the network goes on with; changes of the view shall reach it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        whole = self.linear(x)
+        part = self.view(whole)
+        part.relu_()
+        return whole.square().sum() + part.sum()
+
+
+def test_recording_a_view_leaves_changes_of_it_to_reach_its_base():
+    model, inputs = GoesOnWithTheBase(), torch.randn(3, 4)
+    plain = model(inputs)
+    plain.backward()
+    wanted = model.linear.weight.grad.clone()
+    model.zero_grad()
+    with HookManager(model) as hooks:
+        hooks.record("view")
+        hooks.record("view", of="gradient")
+        watched = model(inputs)
+        watched.backward()
+    assert torch.equal(watched, plain)
+    assert torch.equal(model.linear.weight.grad, wanted)
+    seen = model.linear(inputs).detach().view(3, 2, 2)
+    torch.testing.assert_close(hooks.activations["view"], seen)
+    torch.testing.assert_close(hooks.gradients["view"], (2 * seen + 1) * (seen > 0))
+
+
+def test_an_edit_of_a_view_whose_gradient_goes_another_way_is_refused():
+    model, inputs = ViewThenInPlace(), torch.randn(3, 4)
+    with HookManager(model) as hooks:
+        hooks.scale("view", 0.5)
+        with pytest.raises(LayerError, match="Edit the layer before or behind it"):
+            model(inputs).backward()
+
+
+def test_an_edit_of_a_view_that_nothing_changes_is_made():
+    model, inputs = nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2))), torch.randn(3, 4)
+    with HookManager(model) as hooks:
+        hooks.scale("1", 0.5)
+        model(inputs).sum().backward()
+    torch.testing.assert_close(model[0].bias.grad, torch.full((4,), 1.5))
+
+
 def test_a_view_that_is_changed_in_place_keeps_its_hook():
     model, inputs = ViewThenInPlace(), torch.randn(3, 4)
     with HookManager(model) as hooks:
