@@ -12,10 +12,10 @@ from camapp.hooks import edits
 from camapp.hooks.edits import Edit
 from camapp.hooks.norm_clip import NormClip
 from camapp.hooks.places import Place, find_places
-from camapp.hooks.recording import Recording, _schedule
+from camapp.hooks.recording import Recording
 from camapp.hooks.recordings import NotRecordedYet, Recordings, Spot
 from camapp.hooks.registry import Extra
-from camapp.hooks.session import Active
+from camapp.hooks.session import Active, schedule
 from camapp.hooks.stations import Action, Of
 from camapp.hooks.stochastic_depth import StochasticDepth
 
@@ -65,10 +65,10 @@ class Intervening(Recording):
         """
         if not changes or not all(isinstance(change, Edit) for change in changes):
             raise UsageError("edit takes one or more edits of camapp.hooks.edits, such as edits.scale(0.1).")
-        schedule = _schedule(every)
+        active = schedule(every)
         for change in changes:
             own = name if len(changes) == 1 or not name else f"{name} {change.name}"
-            self._edit(place, change, of, when, schedule, own)
+            self._edit(place, change, of, when, active, own)
 
     def clip_value(self, place: Places, limit: float, **options: Any) -> None:
         """Clamp every element to ``[-limit, limit]``."""
@@ -173,7 +173,7 @@ class Intervening(Recording):
         inner = {id(one): one for layer in layers for one in layer.module.parameters()}
         return NormClip({**inner, **{id(one): one for one in tensors.values()}}.values(), max_norm)
 
-    def _edit(self, place: Places, change: Edit, of: Of, when: Rule | None, schedule: Active, name: str | None) -> None:
+    def _edit(self, place: Places, change: Edit, of: Of, when: Rule | None, active: Active, name: str | None) -> None:
         session = self._session
 
         def run(tensor: torch.Tensor, spot: Spot) -> torch.Tensor | None:
@@ -188,7 +188,7 @@ class Intervening(Recording):
                 raise UsageError(f'of is "activation" or "gradient", not {of!r}.')
             if of == "activation" and not layer:
                 raise UsageError("A parameter or tensor has no activation that passes by. Edit its gradient.")
-            return Action(name, change.name, of, run, schedule, any_shape=change.any_shape)
+            return Action(name, change.name, of, run, active, any_shape=change.any_shape)
 
         self._register(place, change.name, name, make)
 

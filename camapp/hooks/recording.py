@@ -12,7 +12,7 @@ from camapp.hooks.places import Place
 from camapp.hooks.recordings import Recorded, Recordings, Spot
 from camapp.hooks.reducers import Reducer, find_reducer
 from camapp.hooks.registry import Registry
-from camapp.hooks.session import Active, Session, every
+from camapp.hooks.session import Active, Session, schedule
 from camapp.hooks.stations import Action, LayerStation, Of
 from camapp.hooks.storage import Storage
 
@@ -71,7 +71,7 @@ class Recording(Registry):
             LayerError: a place that the model does not have.
             UsageError: an activation of a parameter, an unknown reducer, or a closed manager.
         """
-        schedule = _schedule(every)
+        active = schedule(every)
         reducer = find_reducer(reduce)
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
             raise UsageError(f"keep is a whole number of steps from 1, not {keep!r}.")
@@ -80,8 +80,8 @@ class Recording(Registry):
         def make(name: str, layer: bool) -> Action:
             kind = _kind(of, layer, accumulated)
             if accumulated:
-                return Action(name, "record", kind, lambda gradient, spot: None, schedule, watches=True)
-            return Action(name, "record", kind, keeping.writer(kind), schedule, watches=True)
+                return Action(name, "record", kind, lambda gradient, spot: None, active, watches=True)
+            return Action(name, "record", kind, keeping.writer(kind), active, watches=True)
 
         for station, action in self._register(place, "record", name, make):
             self._session.recordings.of(action.of).expect(station.name)
@@ -129,7 +129,7 @@ class Recording(Registry):
             storage.write(tensor)
 
         def make(name: str, layer: bool) -> Action:
-            return Action(name, "collect", _kind("activation", layer, False), write, every(1), watches=True)
+            return Action(name, "collect", _kind("activation", layer, False), write, schedule(1), watches=True)
 
         layers = self._register(place, "collect", name, make)
         if len(layers) != 1:
@@ -208,14 +208,6 @@ class _Keeping:
         kept = tensor.to(self._device or tensor.device, self._dtype or tensor.dtype)
         same = kept.data_ptr() == tensor.data_ptr() and kept.numel() > 0
         return kept.clone() if same else kept
-
-
-def _schedule(steps: int | Active) -> Active:
-    if callable(steps):
-        return steps
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise UsageError(f"every is a whole number of steps from 1, or a function of the step, not {steps!r}.")
-    return every(steps)
 
 
 def _kind(of: Of | None, layer: bool, accumulated: bool) -> Of:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from camapp.errors import UsageError
 from camapp.hooks.as_found import here
 from camapp.hooks.changed_views import ChangedViews
 from camapp.hooks.handles import Handles
@@ -103,8 +104,15 @@ def recomputing() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def every(steps: int | Active) -> Active:
-    """The schedule meant: every so many steps from the first on, or a function of the step's number."""
-    if callable(steps):
-        return steps
+def schedule(every: int | Active) -> Active:
+    """Whether something is done at a step: every so many from the first on, or what a function of its number says.
+
+    Raises:
+        UsageError: no whole number from 1, and no function.
+    """
+    if callable(every):
+        return every
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise UsageError(f"every is a whole number of steps from 1, or a function of the step, not {every!r}.")
+    steps = every
     return lambda step: step % steps == 0
