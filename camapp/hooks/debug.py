@@ -13,9 +13,9 @@ from torch import nn
 from camapp.errors import UsageError
 from camapp.hooks.edits import Edit
 from camapp.hooks.manager import HookManager
-from camapp.hooks.places import Place
-from camapp.hooks.recordings import Recorded
-from camapp.hooks.reducers import abs_max, mean, norm
+from camapp.hooks.manager.places import Place
+from camapp.hooks.manager.recordings import Recorded
+from camapp.hooks.manager.reducers import abs_max, mean, norm
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import camapp
 from camapp.errors import LayerError, UsageError
-from camapp.hooks import reducers
-from camapp.hooks.manager import HookManager
+from camapp.hooks.manager import HookManager, reducers
 from tests.networks import InPlaceAfter, Plain, Reused
 
 INPUTS = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(3), dtype=torch.float64)

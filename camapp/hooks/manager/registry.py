@@ -14,9 +14,9 @@ from torch import nn
 from camapp.errors import UsageError, did_you_mean
 from camapp.hooks.handles import Handles
 from camapp.hooks.layers import Layer, unwrap
-from camapp.hooks.places import Place, check_model, find_places
-from camapp.hooks.session import Session
-from camapp.hooks.stations import Action, LayerStation, Station, TensorStation
+from camapp.hooks.manager.places import Place, check_model, find_places
+from camapp.hooks.manager.session import Session
+from camapp.hooks.manager.stations import Action, LayerStation, Station, TensorStation
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from camapp.errors import UsageError
 from camapp.hooks.as_found import here
 from camapp.hooks.changed_views import ChangedViews
 from camapp.hooks.handles import Handles
-from camapp.hooks.recordings import Recordings
+from camapp.hooks.manager.recordings import Recordings
 
 Active = Callable[[int], bool]
 

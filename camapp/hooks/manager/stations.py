@@ -13,8 +13,8 @@ from torch import nn
 
 from camapp.errors import LayerError, UsageError
 from camapp.hooks.layers import Layer
-from camapp.hooks.recordings import Spot
-from camapp.hooks.session import Active, Session, recomputing
+from camapp.hooks.manager.recordings import Spot
+from camapp.hooks.manager.session import Active, Session, recomputing
 from camapp.hooks.structures import tensors_in, with_tensors
 
 Of: TypeAlias = Literal["activation", "gradient"]

@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Any
 
 from camapp.errors import UsageError
-from camapp.hooks.intervening import Intervening, Places
-from camapp.hooks.places import find_places
-from camapp.hooks.registry import Extra
-from camapp.hooks.silence import Silent, Waiting, find_silent
+from camapp.hooks.manager.intervening import Intervening, Places
+from camapp.hooks.manager.places import find_places
+from camapp.hooks.manager.registry import Extra
+from camapp.hooks.manager.silence import Silent, Waiting, find_silent
 
 
 class HookManager(Intervening):

@@ -10,14 +10,14 @@ import torch
 from camapp.errors import LayerError, UsageError
 from camapp.hooks import edits
 from camapp.hooks.edits import Edit
-from camapp.hooks.norm_clip import NormClip
-from camapp.hooks.places import Place, find_places
-from camapp.hooks.recording import Recording
-from camapp.hooks.recordings import NotRecordedYet, Recordings, Spot
-from camapp.hooks.registry import Extra
-from camapp.hooks.session import Active, schedule
-from camapp.hooks.stations import Action, Of
-from camapp.hooks.stochastic_depth import StochasticDepth
+from camapp.hooks.manager.norm_clip import NormClip
+from camapp.hooks.manager.places import Place, find_places
+from camapp.hooks.manager.recording import Recording
+from camapp.hooks.manager.recordings import NotRecordedYet, Recordings, Spot
+from camapp.hooks.manager.registry import Extra
+from camapp.hooks.manager.session import Active, schedule
+from camapp.hooks.manager.stations import Action, Of
+from camapp.hooks.manager.stochastic_depth import StochasticDepth
 
 # Asks what was recorded, and answers whether to edit: a bool, or a tensor of one bool, which nothing waits for.
 Rule: TypeAlias = Callable[[Recordings], "bool | torch.Tensor"]

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from camapp.errors import UsageError
-from camapp.hooks.places import Place
-from camapp.hooks.recordings import Recorded, Recordings, Spot
-from camapp.hooks.reducers import Reducer, find_reducer
-from camapp.hooks.registry import Registry
-from camapp.hooks.session import Active, Session, schedule
-from camapp.hooks.stations import Action, LayerStation, Of
-from camapp.hooks.storage import Storage
+from camapp.hooks.manager.places import Place
+from camapp.hooks.manager.recordings import Recorded, Recordings, Spot
+from camapp.hooks.manager.reducers import Reducer, find_reducer
+from camapp.hooks.manager.registry import Registry
+from camapp.hooks.manager.session import Active, Session, schedule
+from camapp.hooks.manager.stations import Action, LayerStation, Of
+from camapp.hooks.manager.storage import Storage
 
 
 class Recording(Registry):

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from camapp.errors import LayerError, UsageError
-from camapp.hooks.registry import Extra
-from camapp.hooks.session import Session
+from camapp.hooks.manager.registry import Extra
+from camapp.hooks.manager.session import Session
 
 MODES = ("row", "batch")
 
