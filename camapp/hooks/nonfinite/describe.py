@@ -38,7 +38,7 @@ def describe(recording: Recording, origin: Origin) -> Finding:
         inputs=inputs,
         outputs=facts,
         largest_input=max((one.largest for one in inputs), default=None),
-        overflow=origin.source is None and origin.mask is None and _overflows(operation, inputs, facts),
+        overflow=origin.source is None and _overflows(operation, inputs, facts),
         tensor=_tensor(recording, operation, origin, place),
         mask=None if origin.mask is None else _mask(recording, story, origin.mask),
         before=before,

@@ -76,12 +76,10 @@ class Watch(TorchDispatchMode):
         return bool(self._runs.all)
 
     def learn_graph(self, loss: torch.Tensor) -> None:
-        """Take down the names of the nodes that a backward from ``loss`` would run, and its leaves."""
+        """Take down the names of the nodes that a backward from ``loss`` would run."""
         for node in autograd.nodes_behind(loss):
-            number, leaf = autograd.number_of(node), autograd.leaf_of(node)
-            if leaf is not None:
-                self._held.leaf(leaf)
-            elif number is not None:
+            number = autograd.number_of(node)
+            if number is not None:
                 self._recording.node_names[number] = autograd.name_of(node)
 
     def finite(self, loss: torch.Tensor) -> bool:

@@ -111,7 +111,12 @@ def test_a_network_whose_input_wants_no_gradient_and_one_whose_input_wants_one_g
 def test_the_gradient_of_an_input_stays_the_object_and_the_value_that_it_was() -> None:
     model, x = network(ScaleGradient(NAN), 3), pictures().requires_grad_()
     x.grad = gradient = torch.ones_like(x)
-    for step in (lambda: model(x).sum(), lambda: model(x).sum().backward()):
+    one = torch.ones(())
+    for step in (
+        lambda: model(x).sum(),
+        lambda: model(x).sum().backward(),
+        lambda: model(x).sum().backward(gradient=one),
+    ):
         assert name(located(model, step)) == "3"
         assert x.grad is gradient
         assert torch.equal(gradient, torch.ones_like(x))
@@ -235,6 +240,8 @@ def test_checkpointed_segments_are_seen_through(reentrant: bool, own_backward: b
     assert names(in_backward) == ["first.2", "first.3", "first.1"]
     assert in_backward is not None
     assert (in_backward.place, in_backward.phase) == ("module", "backward")
+    assert in_backward.module is not None
+    assert (in_backward.module.call, in_backward.module.calls) == (0, 1)
     assert finding_with(Scale(2.0)) is None
 
 
@@ -265,6 +272,17 @@ def test_a_step_with_two_backwards_is_followed_in_both() -> None:
     assert finding is not None
     assert finding.module is not None
     assert (finding.module.name, finding.module.call, finding.module.calls) == ("3", 0, 2)
+
+
+def test_a_step_that_went_backward_and_returns_its_loss_is_not_sent_backward_again() -> None:
+    model, x = network(ScaleGradient(NAN), 3), pictures()
+
+    def step() -> torch.Tensor:
+        loss = model(x).sum()
+        loss.backward()
+        return loss
+
+    assert name(located(model, step)) == "3"
 
 
 def test_gradients_that_the_step_throws_away_are_still_seen() -> None:

@@ -248,6 +248,26 @@ def test_a_value_written_into_a_slice_is_followed_to_who_wrote_it() -> None:
     assert finding.module.name == "bad"
 
 
+@pytest.mark.parametrize("way", ["copy_", "out"])
+def test_what_is_overwritten_whole_plays_no_part(way: str) -> None:
+    class Overwrites(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bad, self.head = Scale(NAN), nn.Linear(3, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            room = torch.full_like(x, NAN)
+            bad = self.bad(x)
+            room = torch.add(bad, 1, out=room) if way == "out" else room.copy_(bad)
+            return self.head(room)
+
+    model, x = Overwrites(), torch.randn(2, 3)
+    finding = located(model, lambda: model(x).sum())
+    assert finding is not None
+    assert finding.module is not None
+    assert finding.module.name == "bad"
+
+
 def test_only_the_slice_that_goes_on_counts() -> None:
     class Halves(nn.Module):
         def __init__(self) -> None:

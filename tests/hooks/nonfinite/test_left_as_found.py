@@ -241,6 +241,19 @@ def test_hooks_of_the_users_own_run_and_stay() -> None:
     assert handle.id in model[0]._forward_hooks
 
 
+def test_what_hooks_of_the_users_own_do_to_inputs_and_outputs_is_their_modules() -> None:
+    model, x = network(Scale(1.0), 3), pictures()
+    handle = model[3].register_forward_pre_hook(lambda module, args: (args[0] / 0.0,))
+    finding = located(model, lambda: model(x).sum())
+    assert finding is not None
+    assert (finding.place, finding.module and finding.module.name) == ("module", "3")
+    handle.remove()
+    model[4].register_forward_hook(lambda module, args, output: output * NAN)
+    finding = located(model, lambda: model(x).sum())
+    assert finding is not None
+    assert (finding.place, finding.module and finding.module.name) == ("module", "4")
+
+
 def test_a_compiled_model_and_a_dataparallel_one_are_seen_inside() -> None:
     inner, x = network(Scale(NAN), 3), pictures()
     for model in (torch.compile(inner, backend="eager"), nn.DataParallel(inner)):

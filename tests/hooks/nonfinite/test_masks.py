@@ -81,6 +81,21 @@ def test_a_row_that_a_mask_given_to_torchs_own_attention_hides_is_named() -> Non
     assert finding.mask == "the batch"
 
 
+def test_a_parameter_of_minus_infinity_is_no_mask() -> None:
+    class Biased(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.full((4,), -INF))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x + self.bias).softmax(-1)
+
+    model, x = nn.Sequential(nn.Linear(4, 4), Biased(), nn.Linear(4, 1)), torch.randn(2, 4)
+    finding = located(model, lambda: model(x).sum())
+    assert finding is not None
+    assert (finding.place, finding.tensor) == ("parameter", "1.bias")
+
+
 def test_a_mask_that_the_model_hands_out_is_named() -> None:
     class Masked(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
