@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -46,8 +45,8 @@ def locate(
         UsageError: the step returned something else, or did not call the model in this thread.
         ModelError: a scripted model, which takes no hooks.
     """
-    inner = unwrap(model)
-    with as_found(inner, predict=False), held(inner) as kept, _uncompiled():
+    inner = unwrap(model)  # what was compiled runs as it was written while operations are watched (torch 2.6, 2.14)
+    with as_found(inner, predict=False), held(inner) as kept:
         if random_state is not None:
             random_state.restore()
         watch = Watch(inner, kept)
@@ -78,10 +77,3 @@ def _loss(returned: object) -> torch.Tensor | None:
             "Reduce it, say by .mean()."
         )
     return returned
-
-
-@contextmanager
-def _uncompiled() -> Iterator[None]:
-    """Let compiled functions and models run as they were written: within a compiled one, no operation is seen."""
-    with torch.compiler.set_stance("force_eager"):
-        yield
