@@ -378,7 +378,8 @@ def test_a_scale_is_divided_out_of_gradients_whether_or_not_they_are_unscaled(
         if unscale:
             scaler.unscale_(scaled.optimizer)
         found = inspector.step(loss, scaler=scaler, optimizer=scaled.optimizer if name_optimizer else None)
-    assert expected is not None and found is not None
+    assert expected is not None
+    assert found is not None
     for one_, other in zip(found.statistics, expected.statistics, strict=True):
         assert (one_.name, one_.of) == (other.name, other.of)
         assert one_.norm == pytest.approx(other.norm, rel=1e-5)
