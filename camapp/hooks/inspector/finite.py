@@ -13,6 +13,7 @@ def all_finite(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     for tensor in tensors:
         values = tensor.detach()
         values = values if values.layout is torch.strided else values.coalesce().values()
+        values = torch.view_as_real(values) if values.is_complex() else values
         if values.numel():
             groups.setdefault(values.device, []).append(values)
     return [_extremes(group).isfinite().all() for group in groups.values()]

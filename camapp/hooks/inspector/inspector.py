@@ -100,7 +100,7 @@ class Inspector:
         self._weights: Weights | None = None
         self._moves: Moves | None = None
         self._number = 0
-        self._warned = False
+        self._warned: set[str] = set()
         self._open = True
         self._recorder = Recorder(sample, _random_state_of(self._model) if check else None)
         self._recorder.armed = self._chosen(0)
@@ -155,6 +155,12 @@ class Inspector:
             if measured:
                 self._weights = Weights.of({name: parameters.named[name] for name in gradients})
             self._tell(snapshot)
+        if measured and snapshot is not None and not any(snapshot.of("activation")):
+            self._warn(
+                "nothing ran",
+                f"Step {self._number}: none of the layers ran in this thread since the last step, with gradients on. "
+                "Run the model that was given, not a compiled one or a copy of it.",
+            )
         self._number += 1
         self._recorder.armed = self._chosen(self._number)
         return snapshot
@@ -229,13 +235,17 @@ class Inspector:
         for writer in self._writers:
             writer.write(snapshot)
         broken = [verdict for verdict in snapshot.verdicts if verdict.what == "non-finite"]
-        if broken and not self._warned:
-            self._warned = True
-            warnings.warn(
+        if broken:
+            self._warn(
+                "non-finite",
                 f"Step {snapshot.step}: {broken[0].name}, {broken[0].of}: {broken[0].why} inspector.locate(step) tells "
                 "where it begins, with a function that computes the same loss again. This is said once.",
-                stacklevel=3,
             )
+
+    def _warn(self, about: str, text: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            warnings.warn(text, stacklevel=4)
 
 
 def _random_state_of(model: nn.Module) -> Callable[[], Any] | None:

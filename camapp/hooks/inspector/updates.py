@@ -26,7 +26,7 @@ class Weights:
             now = parameters.get(name)
             if now is None or now.shape != before.shape or now.device != before.device or not before.numel():
                 continue
-            wide = None if before.dtype is torch.float64 else torch.float32
+            wide = torch.float32 if before.dtype in (torch.float16, torch.bfloat16) else None
             size = torch.linalg.vector_norm(before, dtype=wide)
             moves[name] = (torch.linalg.vector_norm(now.detach() - before, dtype=wide), size)
         self.copies.clear()

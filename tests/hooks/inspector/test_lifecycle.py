@@ -229,3 +229,13 @@ def test_arguments_that_cannot_be_meant_are_named(options: dict[str, Any], error
 def test_a_loss_that_is_not_one_number_is_refused(loss: Any, says: str) -> None:
     with Inspector(network()) as inspector, pytest.raises(UsageError, match=says):
         inspector.step(loss)
+
+
+def test_complex_parameters_are_checked_though_not_measured() -> None:
+    model = nn.Linear(3, 2, dtype=torch.complex64)
+    with Inspector(model, every=100) as inspector:
+        for factor, told in ((1.0, True), (1.0, False), (math.nan, True)):
+            (model(torch.randn(4, 3, dtype=torch.complex64)) * factor).abs().sum().backward()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                assert (inspector.step() is not None) == told

@@ -54,18 +54,25 @@ class Run:
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
-def run(request: pytest.FixtureRequest) -> Run:
+def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small operations of two threads wait for each other on a busy machine
+    yield _run(NETWORKS[request.param])
+    torch.set_num_threads(threads)
+
+
+def _run(network: Callable[[], tuple[nn.Module, torch.Tensor]]) -> Run:
     losses = []
-    plain = Training(NETWORKS[request.param])
-    for _ in range(20):
+    plain = Training(network)
+    for step in range(20):
         losses.append(float(plain.backward()))
-        gradients = plain.state()
+        gradients = plain.state() if step == 19 else {}
         plain.update()
-    watched = Training(NETWORKS[request.param])
+    watched = Training(network)
     with Inspector(watched.model, every=1) as inspector:
-        for _ in range(20):
+        for step in range(20):
             inspector.step(watched.backward())
-            seen = watched.state()
+            seen = watched.state() if step == 19 else {}
             watched.update()
     join = lambda before, after: {**{f"before {name}": one for name, one in before.items()}, **after}  # noqa: E731
     return Run(
