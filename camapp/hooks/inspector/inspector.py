@@ -8,31 +8,23 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
 from camapp.errors import UsageError
 from camapp.hooks.handles import Handles
-from camapp.hooks.inspector.finite import all_finite
 from camapp.hooks.inspector.measured import Judged, Parameters, compose
 from camapp.hooks.inspector.recorder import Recorder
 from camapp.hooks.inspector.scaling import has_unscaled, scale_of
 from camapp.hooks.inspector.updates import Moves, Weights
 from camapp.hooks.inspector.verdicts import Thresholds
 from camapp.hooks.inspector.watched import Choice, inspected, watched_layers
+from camapp.hooks.nonfinite import Finding, RandomState, locate, nonfinite_flag
 from camapp.hooks.report.records import Snapshot
-
-
-class Writer(Protocol):
-    """What snapshots are handed to as they are made."""
-
-    def write(self, snapshot: Snapshot) -> None:
-        """Take a snapshot."""
-
-    def close(self) -> None:
-        """No more will come."""
+from camapp.hooks.report.table import text
+from camapp.hooks.report.writer import Writer
 
 
 class Inspector:
@@ -165,7 +157,7 @@ class Inspector:
         self._recorder.armed = self._chosen(self._number)
         return snapshot
 
-    def locate(self, step: Callable[[], Any]) -> Any:
+    def locate(self, step: Callable[[], torch.Tensor | None]) -> Finding | None:
         """Find where the first value that is not finite comes from, by running a step again.
 
         Args:
@@ -174,15 +166,13 @@ class Inspector:
         Returns:
             As ``camapp.hooks.nonfinite.locate``: a finding, or None where all is finite.
         """
-        from camapp.hooks.nonfinite import locate
-
         return locate(self._model, step, random_state=self._recorder.begun_with)
 
     def report(self) -> str:
-        """The last snapshot in words: what is wrong, or that nothing is."""
+        """The last snapshot as text, to be printed: what is wrong in words, then all figures as a table."""
         if self.latest is None:
             return "Nothing has been measured yet."
-        return _report(self.latest)
+        return text(self.latest)
 
     def close(self) -> None:
         """Remove the hooks and close the writers; a second time does nothing."""
@@ -248,12 +238,8 @@ class Inspector:
             warnings.warn(text, stacklevel=4)
 
 
-def _random_state_of(model: nn.Module) -> Callable[[], Any] | None:
+def _random_state_of(model: nn.Module) -> Callable[[], Any]:
     """What tells the random state before a forward, so that ``locate`` can draw the same numbers again."""
-    try:
-        from camapp.hooks.nonfinite import RandomState
-    except ImportError:
-        return None
     model_of = weakref.ref(model)  # the recorder lives in the model's hooks
 
     def random_state() -> Any:
@@ -279,13 +265,5 @@ def _check_loss(loss: Any) -> None:
 
 def _finite(gradients: dict[str, torch.Tensor], loss: torch.Tensor | float | None) -> bool:
     """Whether all is finite; waits for the device, once."""
-    given = [*gradients.values(), *([loss] if isinstance(loss, torch.Tensor) else [torch.tensor(loss or 0.0)])]
-    return all(bool(flag) for flag in all_finite(given))
-
-
-def _report(snapshot: Snapshot) -> str:
-    loss = "" if snapshot.loss is None else f", loss {snapshot.loss:.4g}"
-    count = len(snapshot.verdicts)
-    head = f"Step {snapshot.step}{loss}: {len(snapshot.statistics)} tensors, "
-    lines = [f"{verdict.what}: {verdict.name} ({verdict.of}). {verdict.why}" for verdict in snapshot.verdicts]
-    return "\n".join([head + (f"{count} verdict{'s' * (count != 1)}" if count else "nothing wrong"), *lines])
+    given = loss if isinstance(loss, torch.Tensor) else torch.tensor(0.0 if loss is None else float(loss))
+    return not nonfinite_flag([*gradients.values(), given])

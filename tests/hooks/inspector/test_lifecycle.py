@@ -239,3 +239,39 @@ def test_complex_parameters_are_checked_though_not_measured() -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 assert (inspector.step() is not None) == told
+
+
+class Rooted(nn.Module):
+    """Gives NaN where dropout keeps much of its input: only the same random numbers show where from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+        self.first = nn.Linear(8, 8)
+        self.root = _Root()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.first(self.root(self.drop(x)))
+
+
+class _Root(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + (12 - x.sum()).sqrt() * 0
+
+
+def test_a_failing_step_is_located_with_the_random_numbers_it_had() -> None:
+    model, x = Rooted(), torch.ones(2, 8)
+    outcomes = []
+    with Inspector(model, every=1000) as inspector, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(40):
+            loss = model(x).sum()
+            loss.backward()
+            failed = inspector.step(loss) is not None and not math.isfinite(float(loss.detach()))
+            torch.rand(7)  # the training goes on drawing
+            model.zero_grad()
+            finding = inspector.locate(lambda: model(x).sum())
+            outcomes.append((failed, finding is not None))
+            assert finding is None or "root" in str(finding)
+    assert {True, False} == {failed for failed, _ in outcomes}
+    assert all(failed == located for failed, located in outcomes)
