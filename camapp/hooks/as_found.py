@@ -78,6 +78,11 @@ def here() -> tuple[int, int]:
     return threading.get_ident(), _depth.value
 
 
+def in_backward() -> bool:
+    """Whether a backward runs in this thread: a forward within it is checkpointing's, the same once more."""
+    return torch._C._current_graph_task_id() != -1  # private, and the same in torch 2.6 and 2.14
+
+
 @contextmanager
 def _one_deeper() -> Iterator[None]:
     _depth.value += 1

@@ -64,7 +64,7 @@ class Forward:
         call = self._calls.get(layer.name, 0)
         self._calls[layer.name] = call + 1
         for part, tensor in tensors_in(output).items():
-            if layer.meant(call, part) and measurable(tensor):
+            if layer.meant(call, part) and measurable(tensor) and (layer.named or not self._same(layer, tensor)):
                 self._seen[layer.name, call, part] = self._measured(layer, layer.key(call, part), tensor)
 
     def visit_again(self, layer: Watched, output: Any) -> None:
@@ -88,10 +88,16 @@ class Forward:
         self._recomputed.deliver(self._seen)
         return list(self._seen.values())
 
+    def _same(self, layer: Watched, tensor: torch.Tensor) -> bool:
+        """Whether a layer gives what the one before gave: Identity, Dropout that predicts, a container."""
+        last = self._last
+        if last is None or last.tensor is not tensor or layer.bounds is not None:
+            return False
+        return last.version == tensor._version
+
     def _measured(self, layer: Watched, name: str, tensor: torch.Tensor) -> Seen:
         last = self._last
-        if last is not None and last.tensor is tensor and last.version == tensor._version and layer.bounds is None:
-            # The layer before gave the same: Identity, Dropout that predicts, a container.
+        if last is not None and self._same(layer, tensor):
             first = last.seen[0]
             seen = Seen(name, layer.kind, replace(first.activation, units=0, bounded=False), first.recorded)
             last.seen.append(seen)

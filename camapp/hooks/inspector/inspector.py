@@ -15,16 +15,19 @@ from torch import nn
 
 from camapp.errors import UsageError
 from camapp.hooks.handles import Handles
+from camapp.hooks.hookable import check_layers, hookable
 from camapp.hooks.inspector.measured import Judged, Parameters, compose
 from camapp.hooks.inspector.recorder import Recorder
-from camapp.hooks.inspector.scaling import has_unscaled, scale_of
 from camapp.hooks.inspector.updates import Moves, Weights
 from camapp.hooks.inspector.verdicts import Thresholds
-from camapp.hooks.inspector.watched import Choice, inspected, watched_layers
+from camapp.hooks.inspector.watched import watched_layers
 from camapp.hooks.nonfinite import Finding, RandomState, locate, nonfinite_flag
-from camapp.hooks.report.records import Snapshot
+from camapp.hooks.report.records import Snapshot, Verdict
 from camapp.hooks.report.table import text
 from camapp.hooks.report.writer import Writer
+from camapp.hooks.scaling import has_unscaled, scale_of
+from camapp.hooks.schedules import Active, schedule
+from camapp.hooks.selection import Pattern
 
 
 class Inspector:
@@ -41,8 +44,8 @@ class Inspector:
         model: the model that is trained, not compiled. Only forwards in this thread are watched.
         every: measure each so many steps, beginning with the first, or where a function of the step's number says so.
         layers: those whose outputs are measured: patterns such as ``"layer4.*"`` or ``"lstm#0"``, modules, or classes
-            such as ``nn.Conv2d``; by default all layers without layers inside. Gradients of parameters are measured
-            of the whole model.
+            such as ``nn.Conv2d``; by default all layers without layers inside, but for those that hand on what they
+            were given, as Identity does. Gradients of parameters are measured of the whole model.
         writers: what snapshots are handed to; closed with the inspector.
         sample: how many elements of a tensor its quantiles may rest on, always the same ones.
         check: False to look at nothing at steps that are not measured.
@@ -69,20 +72,18 @@ class Inspector:
         self,
         model: nn.Module,
         *,
-        every: int | Callable[[int], bool] = 50,
-        layers: Choice | Iterable[Choice] | None = None,
+        every: int | Active = 50,
+        layers: Pattern | Iterable[Pattern] | None = None,
         writers: Iterable[Writer] = (),
         sample: int = 8192,
         check: bool = True,
         keep: int = 1000,
         thresholds: Thresholds | None = None,
     ) -> None:
-        if not callable(every):
-            _check_number("every", every)
         _check_number("sample", sample)
         _check_number("keep", keep)
-        self._model = inspected(model)
-        self._every = every
+        self._model = hookable(model)
+        self._every = schedule(every)
         self._writers = tuple(writers)
         self._sample = sample
         self._check = check
@@ -95,11 +96,13 @@ class Inspector:
         self._warned: set[str] = set()
         self._open = True
         self._recorder = Recorder(sample, _random_state_of(self._model) if check else None)
-        self._recorder.armed = self._chosen(0)
+        self._recorder.armed = self._every(0)
         hooks = Handles()
         # The hooks hold the recorder, which does not know the inspector: so that this runs when that is dropped.
         self._remove_hooks = weakref.finalize(self, hooks.remove)
-        self._recorder.attach(self._model, watched_layers(self._model, layers), hooks)
+        watched = watched_layers(self._model, layers)
+        check_layers(self._model, [(one.name, one.module) for one in watched])
+        self._recorder.attach(self._model, watched, hooks)
 
     @property
     def history(self) -> tuple[Snapshot, ...]:
@@ -154,7 +157,7 @@ class Inspector:
                 "Run the model that was given, not a compiled one or a copy of it.",
             )
         self._number += 1
-        self._recorder.armed = self._chosen(self._number)
+        self._recorder.armed = self._every(self._number)
         return snapshot
 
     def locate(self, step: Callable[[], torch.Tensor | None]) -> Finding | None:
@@ -195,8 +198,9 @@ class Inspector:
     ) -> None:
         self.close()
 
-    def _chosen(self, step: int) -> bool:
-        return step % self._every == 0 if isinstance(self._every, int) else bool(self._every(step))
+    def __repr__(self) -> str:
+        state = "open" if self._open else "closed"
+        return f"Inspector({type(self._model).__name__}, {state}, {self._number} steps, {len(self._history)} snapshots)"
 
     def _measure(
         self,
@@ -228,14 +232,18 @@ class Inspector:
         if broken:
             self._warn(
                 "non-finite",
-                f"Step {snapshot.step}: {broken[0].name}, {broken[0].of}: {broken[0].why} inspector.locate(step) tells "
-                "where it begins, with a function that computes the same loss again. This is said once.",
+                f"Step {snapshot.step}: {_told(broken[0])} inspector.locate(step) tells where it begins, with a "
+                "function that computes the same loss again. This is said once.",
             )
 
     def _warn(self, about: str, text: str) -> None:
         if about not in self._warned:
             self._warned.add(about)
             warnings.warn(text, stacklevel=4)
+
+
+def _told(verdict: Verdict) -> str:
+    return verdict.why if verdict.name == "loss" else f"{verdict.name}, {verdict.of}: {verdict.why}"
 
 
 def _random_state_of(model: nn.Module) -> Callable[[], Any]:

@@ -11,18 +11,20 @@ from torch import nn
 from camapp.errors import UsageError
 from camapp.hooks.as_found import as_found
 from camapp.hooks.handles import Handles
+from camapp.hooks.hookable import hookable
 from camapp.hooks.inspector.measured import Judged, Parameters, compose
 from camapp.hooks.inspector.recorder import Recorder
 from camapp.hooks.inspector.verdicts import Thresholds
-from camapp.hooks.inspector.watched import Choice, inspected, watched_layers
+from camapp.hooks.inspector.watched import watched_layers
 from camapp.hooks.report.records import Snapshot
+from camapp.hooks.selection import Pattern
 
 
 def inspect_once(
     model: nn.Module,
     score: Callable[[], torch.Tensor],
     *,
-    layers: Choice | Iterable[Choice] | None = None,
+    layers: Pattern | Iterable[Pattern] | None = None,
     sample: int = 8192,
     predict: bool = True,
     thresholds: Thresholds | None = None,
@@ -47,7 +49,7 @@ def inspect_once(
         LayerError: a pattern that means no layer of the model.
         UsageError: a score that is not one number, or that depends on nothing that requires a gradient.
     """
-    model = inspected(model, eager=True)
+    model = hookable(model)
     with as_found(model, predict=predict), Handles() as hooks:
         recorder = Recorder(sample)
         recorder.armed = True

@@ -8,13 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from camapp.hooks.as_found import here
+from camapp.hooks.as_found import here, in_backward
 from camapp.hooks.handles import Handles
 from camapp.hooks.inspector.forward import Forward, Seen
 from camapp.hooks.inspector.watched import Watched
-
-# Private, and the same in torch 2.6 and 2.14: -1 outside of a backward.
-_running_backward: Callable[[], int] = torch._C._current_graph_task_id
 
 
 class Recorder:
@@ -51,7 +48,7 @@ class Recorder:
         return forward.close() if forward is not None else []
 
     def _on_model(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if here() != self._here or _running_backward() != -1:
+        if here() != self._here or in_backward():
             return
         self._passed_over = not torch.is_grad_enabled()
         if self._passed_over:
@@ -62,7 +59,7 @@ class Recorder:
             self._begin(whole=True)
 
     def _on_model_left(self, module: nn.Module, args: Any, output: Any) -> None:
-        if here() != self._here or _running_backward() != -1:
+        if here() != self._here or in_backward():
             return
         self._passed_over = False
         if self._forward is not None:
@@ -72,7 +69,7 @@ class Recorder:
         def on_layer(module: nn.Module, args: Any, output: Any) -> None:
             if not self.armed or self._passed_over or here() != self._here:
                 return
-            if _running_backward() != -1:
+            if in_backward():
                 if self._forward is not None and torch.is_grad_enabled():
                     self._forward.visit_again(layer, output)
                 return

@@ -1,4 +1,4 @@
-"""Which layers an inspection watches, and which models it can."""
+"""Which layers an inspection watches."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
-from camapp.errors import LayerError, ModelError, UsageError
+from camapp.errors import LayerError, UsageError
 from camapp.hooks.inspector.figures import Bounds
 from camapp.hooks.inspector.kinds import bounds_of, channel_axes, zeros_mean_dead
-from camapp.hooks.layers import Layer, unwrap
+from camapp.hooks.layers import Layer
 from camapp.hooks.selection import Pattern, select_layers
-
-Choice: TypeAlias = Pattern | type[nn.Module]
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,7 @@ class Watched:
         dead: whether zeros are counted as dead units.
         axis: of the channels, as far as the layers before this one tell.
         bounds: its limits, of a bounded activation function.
+        named: whether the user named it; else it is left out where it hands on what the layer before gave.
     """
 
     name: str
@@ -37,6 +36,7 @@ class Watched:
     dead: bool
     axis: int | None
     bounds: Bounds | None
+    named: bool = True
 
     @property
     def kind(self) -> str:
@@ -55,40 +55,7 @@ class Watched:
         return self.name + (f"@{call}" if call else "") + (f"#{part}" if part else "")
 
 
-def inspected(model: nn.Module, *, eager: bool = False) -> nn.Module:
-    """The module that hooks are put into: ``model``, or the inside of a DistributedDataParallel.
-
-    Args:
-        model: the network as it was given.
-        eager: whether the model is made to run eagerly while it is inspected.
-
-    Raises:
-        ModelError: a model that would run without the hooks.
-    """
-    if isinstance(getattr(model, "_orig_mod", None), nn.Module):
-        raise ModelError(
-            "This model is compiled: torch skips hooks that are added afterwards, without a word. Inspect the original "
-            "module and run that, or make the Inspector before torch.compile."
-        )
-    if isinstance(model, nn.DataParallel):
-        raise ModelError(
-            "An nn.DataParallel runs copies of the model in other threads, which are not inspected. Inspect "
-            "model.module and run that on one device, or use DistributedDataParallel."
-        )
-    inner = unwrap(model)
-    if inner is not model:
-        return inspected(inner, eager=eager)
-    compiled = [name for name, module in model.named_modules() if module._compiled_call_impl is not None]
-    if compiled and not eager:
-        part = f'its part "{compiled[0]}"' if compiled[0] else "it"
-        raise ModelError(
-            f"This model was compiled in place ({part}, by .compile()): torch skips hooks that are added afterwards, "
-            "without a word. Make the Inspector before that, or inspect a model that was not compiled."
-        )
-    return model
-
-
-def watched_layers(model: nn.Module, choice: Choice | Iterable[Choice] | None) -> list[Watched]:
+def watched_layers(model: nn.Module, choice: Pattern | Iterable[Pattern] | None) -> list[Watched]:
     """The layers that a user means, in the order of the model.
 
     Args:
@@ -106,7 +73,7 @@ def watched_layers(model: nn.Module, choice: Choice | Iterable[Choice] | None) -
     return [
         Watched(
             name or type(model).__name__, module, frozenset(places[module]), zeros_mean_dead(module), axes[module],
-            bounds_of(module),
+            bounds_of(module), choice is not None,
         )
         for module, name in modules.items()
         if module in places
@@ -132,19 +99,12 @@ def _leaves(modules: dict[nn.Module, str]) -> Places:
     }
 
 
-def _chosen(model: nn.Module, modules: dict[nn.Module, str], choice: Choice | Iterable[Choice]) -> Places:
+def _chosen(model: nn.Module, modules: dict[nn.Module, str], choice: Pattern | Iterable[Pattern]) -> Places:
     given = [choice] if isinstance(choice, str | nn.Module | type) else list(choice)
     if not given:
         raise UsageError("No layer is named. Name one or more, or leave layers= out for all.")
     found: Places = {}
     for one in given:
-        if isinstance(one, type):
-            hits = [module for module in modules if isinstance(module, one)]
-            if not hits:
-                raise LayerError(f"{type(model).__name__} has no layer of the class {one.__name__}.")
-            for module in hits:
-                found.setdefault(module, []).append((None, None))
-            continue
         for layer in select_layers(model, one, {}).values():
             _refuse_input(layer)
             found.setdefault(layer.module, []).append((layer.call, layer.output))

@@ -15,9 +15,9 @@ from camapp.hooks.manager.places import Place, find_places
 from camapp.hooks.manager.recording import Recording
 from camapp.hooks.manager.recordings import NotRecordedYet, Recordings, Spot
 from camapp.hooks.manager.registry import Extra
-from camapp.hooks.manager.session import Active, schedule
 from camapp.hooks.manager.stations import Action, Of
 from camapp.hooks.manager.stochastic_depth import StochasticDepth
+from camapp.hooks.schedules import Active, schedule
 
 # Asks what was recorded, and answers whether to edit: a bool, or a tensor of one bool, which nothing waits for.
 Rule: TypeAlias = Callable[[Recordings], "bool | torch.Tensor"]
@@ -180,7 +180,7 @@ class Intervening(Recording):
             allowed = _allowed(when, session.recordings)
             if allowed is False:
                 return None
-            changed = change(tensor, session.loss_scale() if of == "gradient" else None)
+            changed = change(tensor, session.loss_scale(tensor) if of == "gradient" else None)
             return changed if allowed is True else torch.where(allowed.to(tensor.device), changed, tensor)
 
         def make(name: str, layer: bool) -> Action:

@@ -10,6 +10,7 @@ import torch
 
 from camapp.errors import UsageError
 from camapp.hooks.edits import precise, shrinking
+from camapp.hooks.scaling import has_unscaled
 
 
 class NormClip:
@@ -50,7 +51,7 @@ class NormClip:
         if scaler is not None and scaler.is_enabled():
             if optimizer is None:
                 raise UsageError("Gradients that a GradScaler scaled are unscaled for an optimizer. Give it too.")
-            if not is_unscaled(scaler, optimizer):
+            if not has_unscaled(scaler, optimizer):
                 scaler.unscale_(optimizer)
         gradients = [one.grad for one in self._parameters if one.grad is not None]
         if not gradients:
@@ -71,12 +72,6 @@ def total_norm(tensors: list[torch.Tensor]) -> torch.Tensor:
     ]
     widest = max((one.dtype for one in norms), key=lambda dtype: torch.finfo(dtype).bits)
     return torch.linalg.vector_norm(torch.cat([one.to(widest) for one in norms]))
-
-
-def is_unscaled(scaler: Any, optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a ``GradScaler`` has unscaled the gradients of an optimizer since its last step."""
-    stage = scaler._per_optimizer_states[id(optimizer)]["stage"]  # asking twice raises; torch has no question for it
-    return bool(stage.name == "UNSCALED")
 
 
 def _alike(tensors: list[torch.Tensor]) -> dict[tuple[torch.device, torch.dtype], list[torch.Tensor]]:

@@ -10,7 +10,8 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
-from camapp.errors import LayerError, ModelError, UsageError, did_you_mean
+from camapp.errors import LayerError, UsageError, did_you_mean
+from camapp.hooks.hookable import check_layers
 from camapp.hooks.layers import Layer
 from camapp.hooks.selection import Pattern, select_layers
 
@@ -48,47 +49,13 @@ def find_places(model: nn.Module, place: Place | Iterable[Place]) -> tuple[list[
                 layers.update(select_layers(model, one, {}))
             except LayerError as error:
                 found.update(_fitting(one, parameters, error))
-    for layer in layers.values():
-        _check_layer(model, layer)
+    check_layers(model, [(layer.name, layer.module) for layer in layers.values()])
     for name, tensor in found.items():
         if not tensor.requires_grad:
             raise UsageError(
                 f"{name} requires no gradient, so that none will come. Switch requires_grad on, or leave it out."
             )
     return list(layers.values()), _once_each(found)
-
-
-def check_model(model: nn.Module) -> None:
-    """Refuse a model whose hooks would be skipped in silence.
-
-    Raises:
-        ModelError: a compiled model, or one that DataParallel copies at every call.
-    """
-    if isinstance(getattr(model, "_orig_mod", None), nn.Module):
-        raise ModelError(
-            "A compiled model skips hooks added after its first call. Give the module it was made from, and run that "
-            "(compiled._orig_mod), or compile after the hooks are on."
-        )
-    if isinstance(model, nn.DataParallel):
-        raise ModelError(
-            "nn.DataParallel runs copies of the model, whose records would be lost. Give model.module and run that, or "
-            "use DistributedDataParallel, one process a GPU."
-        )
-
-
-def _check_layer(model: nn.Module, layer: Layer) -> None:
-    if isinstance(layer.module, torch.jit.ScriptModule):
-        raise ModelError(
-            f'"{layer.name}" is scripted or traced, and runs no hooks. Put the nn.Module that it was made from in its '
-            "place, or choose a layer around it."
-        )
-    compiled = [name for name, module in model.named_modules() if module._compiled_call_impl is not None]
-    around = [name for name in compiled if name == "" or layer.name == name or layer.name.startswith(f"{name}.")]
-    if around:
-        raise ModelError(
-            f'"{layer.name}" lies in {around[0] or "a model"} that was compiled in place (.compile()), which skips '
-            "hooks added after its first call. Hook first and compile then, or use a model that is not compiled."
-        )
 
 
 def _fitting(pattern: Pattern, parameters: Mapping[str, torch.Tensor], error: LayerError) -> dict[str, torch.Tensor]:

@@ -12,9 +12,10 @@ from camapp.hooks.manager.places import Place
 from camapp.hooks.manager.recordings import Recorded, Recordings, Spot
 from camapp.hooks.manager.reducers import Reducer, find_reducer
 from camapp.hooks.manager.registry import Registry
-from camapp.hooks.manager.session import Active, Session, schedule
+from camapp.hooks.manager.session import Session
 from camapp.hooks.manager.stations import Action, LayerStation, Of
 from camapp.hooks.manager.storage import Storage
+from camapp.hooks.schedules import Active, schedule
 
 
 class Recording(Registry):
@@ -200,9 +201,9 @@ class _Keeping:
 
     def _kept(self, tensor: torch.Tensor, kind: Of) -> Any:
         if kind == "gradient":
-            scale = self._session.loss_scale()
+            scale = self._session.loss_scale(tensor)
             if scale is not None:
-                tensor = tensor / scale.to(tensor.device)
+                tensor = tensor / scale
         if self._reducer is not None:
             return self._reducer(tensor)
         kept = tensor.to(self._device or tensor.device, self._dtype or tensor.dtype)

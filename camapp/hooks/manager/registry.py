@@ -13,8 +13,9 @@ from torch import nn
 
 from camapp.errors import UsageError, did_you_mean
 from camapp.hooks.handles import Handles
-from camapp.hooks.layers import Layer, unwrap
-from camapp.hooks.manager.places import Place, check_model, find_places
+from camapp.hooks.hookable import hookable
+from camapp.hooks.layers import Layer
+from camapp.hooks.manager.places import Place, find_places
 from camapp.hooks.manager.session import Session
 from camapp.hooks.manager.stations import Action, LayerStation, Station, TensorStation
 
@@ -47,8 +48,7 @@ class Registry:
     """
 
     def __init__(self, model: nn.Module, *, scaler: Any = None) -> None:
-        check_model(model)
-        self.model = unwrap(model)
+        self.model = hookable(model)
         self._session = Session(scaler)
         self._layers: dict[tuple[int, bool], LayerStation] = {}
         self._tensors: list[tuple[weakref.ref[torch.Tensor], TensorStation]] = []

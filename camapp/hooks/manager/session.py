@@ -7,13 +7,11 @@ from typing import Any
 
 import torch
 
-from camapp.errors import UsageError
-from camapp.hooks.as_found import here
+from camapp.hooks.as_found import here, in_backward
 from camapp.hooks.changed_views import ChangedViews
 from camapp.hooks.handles import Handles
 from camapp.hooks.manager.recordings import Recordings
-
-Active = Callable[[int], bool]
+from camapp.hooks.scaling import scale_of
 
 
 class Session:
@@ -38,7 +36,7 @@ class Session:
 
     def begin_step(self, *_: Any) -> None:
         """A forward of the model begins."""
-        if not self.heeded or not self.mine or recomputing():
+        if not self.heeded or not self.mine or in_backward():
             return
         self.step += 1
         self._passing = Handles()
@@ -58,7 +56,7 @@ class Session:
 
     def end_forward(self, *_: Any) -> None:
         """A forward of the model is over: look after views that it changed in place, and let go of them."""
-        if self.mine and not recomputing():
+        if self.mine and not in_backward():
             self._views.settle()
 
     def on_gradient(
@@ -75,12 +73,9 @@ class Session:
         self._passing.tensor(tensor, hook)
         self._views.watch(tensor, passed_by)
 
-    def loss_scale(self) -> torch.Tensor | None:
-        """What the scaler multiplied the loss by, on its device (so that nothing waits for it); None without one."""
-        if self.scaler is None or not self.scaler.is_enabled():
-            return None
-        scale: torch.Tensor | None = self.scaler._scale  # get_scale() would wait for the device
-        return scale
+    def loss_scale(self, like: torch.Tensor) -> torch.Tensor | None:
+        """What the scaler multiplied the loss by, on the device of a tensor; None without one."""
+        return scale_of(self.scaler, like)
 
     def more_handles(self) -> Handles:
         """Handles that can be removed before the others, and go with them at the latest."""
@@ -97,22 +92,3 @@ class Session:
     def remaining(self) -> int:
         """How many hooks are still registered."""
         return sum(handles.remaining() for handles in (self._passing, self.handles, *self._more))
-
-
-def recomputing() -> bool:
-    """Whether a backward runs in this thread: a forward within it is checkpointing's, the same once more."""
-    return torch._C._current_graph_task_id() != -1
-
-
-def schedule(every: int | Active) -> Active:
-    """Whether something is done at a step: every so many from the first on, or what a function of its number says.
-
-    Raises:
-        UsageError: no whole number from 1, and no function.
-    """
-    if callable(every):
-        return every
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise UsageError(f"every is a whole number of steps from 1, or a function of the step, not {every!r}.")
-    steps = every
-    return lambda step: step % steps == 0

@@ -12,9 +12,11 @@ import torch
 from torch import nn
 
 from camapp.errors import LayerError, UsageError
+from camapp.hooks.as_found import in_backward
 from camapp.hooks.layers import Layer
 from camapp.hooks.manager.recordings import Spot
-from camapp.hooks.manager.session import Active, Session, recomputing
+from camapp.hooks.manager.session import Session
+from camapp.hooks.schedules import Active
 from camapp.hooks.structures import tensors_in, with_tensors
 
 Of: TypeAlias = Literal["activation", "gradient"]
@@ -174,7 +176,7 @@ class LayerStation(Station):
 
     def _passed(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Hand the tensors to the actions; those that changed."""
-        step, again = self.session.step, recomputing()
+        step, again = self.session.step, in_backward()
         if self.step != step:
             self.step, self._calls = step, {False: 0, True: 0}
             self.asked.clear()

@@ -137,7 +137,10 @@ def _value(one: TensorStatistics | None, figure: str) -> float:
     if one is None:
         return math.nan
     value = float(getattr(one, figure))
-    return math.inf if figure == "norm" and not math.isfinite(value) else value
+    if figure == "norm":
+        return value if math.isfinite(value) else math.inf
+    # Quantiles of what is left of a broken gradient are those of the zeros in it, as a ReLU leaves them.
+    return math.nan if one.nonfinite else value
 
 
 def _draw_lines(figure: Figure, above: Axes, below: Axes, course: _Course) -> None:

@@ -39,7 +39,9 @@ def test_gradients_are_those_of_autograd_and_nothing_is_left_behind() -> None:
 def test_flags_are_heeded_where_prediction_is_not_asked_for() -> None:
     model = nn.Sequential(nn.Linear(4, 100), nn.Dropout(0.5)).train()
     x = torch.randn(6, 4)
-    dropped, kept = (inspect_once(model, lambda: model(x).sum(), predict=predict) for predict in (False, True))
+    dropped, kept = (
+        inspect_once(model, lambda: model(x).sum(), layers="*", predict=predict) for predict in (False, True)
+    )
     zeros = [next(entry for entry in one.of("activation") if entry.name == "1").zero_share for one in (dropped, kept)]
     assert 0.4 < zeros[0] < 0.6
     assert zeros[1] == 0

@@ -204,7 +204,7 @@ class ViewChanged(nn.Module):
 def test_the_gradient_of_a_view_that_is_changed_in_place_is_found() -> None:
     torch.manual_seed(0)
     model, x = ViewChanged(), torch.randn(4, 3)
-    with Inspector(model, every=1) as inspector:
+    with Inspector(model, every=1, layers="*") as inspector:
         loss = model(x)
         loss.backward()
         snapshot = inspector.step(loss)

@@ -48,11 +48,14 @@ def test_a_model_of_one_layer_is_watched_under_the_name_of_its_class() -> None:
 
 def test_what_passes_a_tensor_on_has_its_figures_but_no_meaning_of_its_own() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.Sigmoid(), nn.Identity(), nn.ReLU(), nn.Identity())
-    entries = {entry.name: entry for entry in step(model, torch.randn(5, 4)).statistics if entry.of == "activation"}
+    shown = step(model, torch.randn(5, 4))
+    assert [entry.name for entry in shown.of("activation")] == ["0", "1", "3"], "only what is named is shown twice"
+    snapshot = step(model, torch.randn(5, 4), layers="*")
+    entries = {entry.name: entry for entry in snapshot.of("activation")}
     assert entries["2"].norm == entries["1"].norm
     assert (entries["1"].saturated, entries["2"].saturated) == (0.0, None)
     assert (entries["3"].dead_units, entries["4"].dead_units) == (0.0, None)
-    gradients = {entry.name: entry.norm for entry in step(model, torch.randn(5, 4)).of("gradient")}
+    gradients = {entry.name: entry.norm for entry in snapshot.of("gradient")}
     assert gradients["1"] == gradients["2"] > 0
 
 

@@ -54,6 +54,8 @@ def test_steps_that_are_not_finite_are_marked_and_their_points_left_out() -> Non
         assert red == [50, 100]
     relu = next(one for one in figure.axes[0].lines if str(one.get_label()).strip() == "relu")
     assert list(np.isnan(relu.get_ydata())) == [False, True, False, False]
+    quantile = figure.axes[1].lines[2]
+    assert list(np.isnan(quantile.get_ydata())) == [False, True, False, False], "of zeros that a ReLU left"
 
 
 def test_a_step_without_gradients_of_layers_breaks_no_line_but_is_marked() -> None:
