@@ -18,8 +18,8 @@ from camapp.cam.targets.output import pick_output
 from camapp.cam.targets.plan import One, plan_targets
 from camapp.errors import DecodeError, UsageError
 from camapp.explanation import RANDOM_WEIGHTS, versions
+from camapp.hooks.inspector.judging import Thresholds
 from camapp.hooks.inspector.once import inspect_once
-from camapp.hooks.inspector.verdicts import Thresholds
 from camapp.hooks.report.html import html_table
 from camapp.hooks.report.json_form import json_number
 from camapp.hooks.report.picture import depth_png

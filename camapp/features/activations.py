@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from camapp.errors import ModelError
 from camapp.hooks.handles import Handles
+from camapp.hooks.hookable import check_layers
 from camapp.hooks.layers import Layer, find_layer, unwrap
 from camapp.hooks.visits import Visits
 
@@ -49,15 +49,12 @@ class ActivationExtractor:
 
         Raises:
             LayerError: a module or name that is not in the model; then none is registered.
-            ModelError: a model compiled in place, whose hooks would be skipped.
+            ModelError: a compiled or scripted layer, whose hooks would be skipped; ``camapp.FeatureExtractor`` runs
+                the first kind eagerly.
         """
         named = dict(modules) if isinstance(modules, Mapping) else {name: name for name in modules}
         found = {name: find_layer(self.model, module) for name, module in named.items()}
-        if any(module._compiled_call_impl is not None for module in self.model.modules()):
-            raise ModelError(
-                "This model was compiled in place (model.compile()), which skips hooks added later. Record before "
-                "that, or use camapp.FeatureExtractor, which runs it eagerly."
-            )
+        check_layers(self.model, [(layer.name, layer.module) for layer in found.values()])
         if not self._visits:
             self._hooks.forward_pre(self.model, self._begin)
         for name, layer in found.items():

@@ -42,6 +42,8 @@ def register_hooks_for_debug(model: nn.Module, layer_names: Place | Iterable[Pla
 class DebugHookManager:
     """Keeps what named modules give as ``out:NAME`` and the gradients of that as ``grad:NAME``.
 
+    Three layers: it records, edits by rules that ask what was recorded, and cleans up with a report.
+
     Args:
         model: the network.
 
@@ -75,11 +77,11 @@ class DebugHookManager:
             name: a name for it.
             module: the module.
             change: an edit of ``camapp.hooks.edits``.
-            when: asked with what is stored; a bool, or a tensor of one. Nothing is changed while what it asks for is
-                not there.
+            when: asked with what is stored; a bool, or a tensor of one. Nothing is changed before what it asks for has
+                come by.
         """
         keys = self._keys
-        rule = None if when is None else lambda recordings: _asked(when, _stored(keys))
+        rule = None if when is None else lambda recordings: _asked(when, keys)
         self.hooks.edit(module, change, when=rule, name=f"edit:{name}")
 
     @property
@@ -95,9 +97,18 @@ class DebugHookManager:
 
     def _register(self, kind: str, name: str, module: nn.Module | str, recorded: Recorded) -> None:
         of: Any = "activation" if kind == "out" else "gradient"
-        self.hooks.record(module, of=of, name=f"{kind}:{name}")
-        place = next(one.place for one in self.hooks.registered if one.name == f"{kind}:{name}")
-        self._keys[f"{kind}:{name}"] = (recorded, place if isinstance(module, nn.Module) else module)
+        key = f"{kind}:{name}"
+        before = recorded.recorders
+        self.hooks.record(module, of=of, name=key)
+        added = {recorder: filed for recorder, filed in recorded.recorders.items() if recorder not in before}
+        if len(added) > 1:
+            self.hooks.remove(key)
+            raise UsageError(f"{key} is one module; {len(added)} are meant by {module!r}.")
+        filed = added[key]
+        self._keys[key] = (recorded, module if isinstance(module, str) and filed != key else filed)
+
+    def __repr__(self) -> str:
+        return f"DebugHookManager({', '.join(self._keys) or 'nothing registered'}; {self.hooks!r})"
 
     def __enter__(self) -> DebugHookManager:
         return self
@@ -161,6 +172,9 @@ class GradientInspector:
         """Remove the hooks; the last figures stay readable. Harmless to repeat."""
         self._hooks.close()
 
+    def __repr__(self) -> str:
+        return f"GradientInspector({len(self._hooks.registered)} modules, {self._hooks!r})"
+
     def __enter__(self) -> GradientInspector:
         return self
 
@@ -174,11 +188,14 @@ def _stored(keys: dict[str, tuple[Recorded, str]]) -> dict[str, Any]:
     return {name: recorded[key] for name, (recorded, key) in keys.items() if key in recorded}
 
 
-def _asked(when: Callable[[dict[str, Any]], Any], stored: dict[str, Any]) -> Any:
+def _asked(when: Callable[[dict[str, Any]], Any], keys: dict[str, tuple[Recorded, str]]) -> Any:
+    """What a rule answers; no where it asks for what is registered and has not come by yet."""
     try:
-        return when(stored)
-    except KeyError:
-        return False
+        return when(_stored(keys))
+    except KeyError as error:
+        if error.args and error.args[0] in keys:
+            return False
+        raise
 
 
 def _figures(gradient: torch.Tensor) -> torch.Tensor:

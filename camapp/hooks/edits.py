@@ -25,11 +25,13 @@ class Edit:
         name: what it does, in a word.
         change: takes the tensor and the scale of the loss (None for 1), returns a new tensor like it.
         any_shape: whether the new tensor may have another shape.
+        repeatable: whether it changes the same tensor in the same way when checkpointing runs a forward again.
     """
 
     name: str
     change: Change
     any_shape: bool = False
+    repeatable: bool = True
 
     def __call__(self, tensor: torch.Tensor, loss_scale: torch.Tensor | None = None) -> torch.Tensor:
         """The changed tensor; the one given stays as it is."""
@@ -42,7 +44,7 @@ def clip_value(limit: float) -> Edit:
     Raises:
         UsageError: a limit that is negative or no number.
     """
-    _check("limit", limit)
+    check_number("limit", limit)
 
     def change(tensor: torch.Tensor, loss_scale: torch.Tensor | None) -> torch.Tensor:
         if loss_scale is None:
@@ -63,10 +65,10 @@ def clip_norm(max_norm: float) -> Edit:
     Raises:
         UsageError: a norm that is negative or no number.
     """
-    _check("max_norm", max_norm)
+    check_number("max_norm", max_norm)
 
     def change(tensor: torch.Tensor, loss_scale: torch.Tensor | None) -> torch.Tensor:
-        norm = torch.linalg.vector_norm(tensor, dtype=precise(tensor.dtype))
+        norm = _norm(tensor)
         limit = max_norm if loss_scale is None else loss_scale.to(norm) * max_norm
         return (tensor * shrinking(norm, limit)).to(tensor.dtype)
 
@@ -79,7 +81,7 @@ def scale(factor: float) -> Edit:
     Raises:
         UsageError: a factor that is not finite.
     """
-    _check("factor", factor, lowest=-math.inf)
+    check_number("factor", factor, lowest=-math.inf)
     return Edit("scale", lambda tensor, loss_scale: tensor * factor)
 
 
@@ -90,7 +92,7 @@ def reverse(factor: float = 1.0) -> Edit:
     Raises:
         UsageError: a factor that is not finite.
     """  # noqa: D205 - one sentence with its source
-    _check("factor", factor, lowest=-math.inf)
+    check_number("factor", factor, lowest=-math.inf)
     return Edit("reverse", lambda tensor, loss_scale: tensor * -factor)
 
 
@@ -113,7 +115,7 @@ def add_noise(std: float, *, generator: torch.Generator | None = None) -> Edit:
     Raises:
         UsageError: a deviation that is negative or no number.
     """
-    _check("std", std)
+    check_number("std", std)
 
     def change(tensor: torch.Tensor, loss_scale: torch.Tensor | None) -> torch.Tensor:
         device = tensor.device if generator is None else generator.device
@@ -123,7 +125,7 @@ def add_noise(std: float, *, generator: torch.Generator | None = None) -> Edit:
             noise = noise * loss_scale.to(noise)
         return (tensor + noise).to(tensor.dtype)
 
-    return Edit("add_noise", change)
+    return Edit("add_noise", change, repeatable=generator is None)  # torch's own state is rewound
 
 
 def replace(function: Callable[[torch.Tensor], torch.Tensor], *, any_shape: bool = False) -> Edit:
@@ -141,6 +143,21 @@ def replace(function: Callable[[torch.Tensor], torch.Tensor], *, any_shape: bool
     return Edit("replace", lambda tensor, loss_scale: function(tensor), any_shape)
 
 
+def _norm(tensor: torch.Tensor) -> torch.Tensor:
+    """The Euclidean norm, also where squares of the elements would overflow or vanish."""
+    values, dtype = values_of(tensor), precise(tensor.dtype)
+    if not values.numel():
+        return torch.zeros((), dtype=dtype, device=values.device)
+    largest = torch.linalg.vector_norm(values, math.inf).to(dtype)
+    unit = torch.where((largest > 0) & largest.isfinite(), largest, torch.ones_like(largest))
+    return torch.linalg.vector_norm(values.to(dtype) / unit) * unit
+
+
+def values_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements that are stored: all of an ordinary tensor; those of a sparse one are not all its zeros."""
+    return tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor
+
+
 def precise(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which norms of a tensor are taken: float32, or its own where that is wider."""
     return torch.promote_types(dtype, torch.float32)
@@ -152,7 +169,12 @@ def shrinking(norm: torch.Tensor, limit: float | torch.Tensor) -> torch.Tensor:
     return torch.where(norm.isfinite(), factor, torch.ones_like(factor))
 
 
-def _check(name: str, value: float, *, lowest: float = 0.0) -> None:
+def check_number(name: str, value: float, *, lowest: float = 0.0) -> None:
+    """Refuse what is no finite number from ``lowest`` on.
+
+    Raises:
+        UsageError: it is.
+    """
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < lowest:
         raise UsageError(f"{name} is a finite number{' from 0' if lowest == 0 else ''}, not {value!r}.")

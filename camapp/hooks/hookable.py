@@ -17,18 +17,22 @@ def hookable(model: nn.Module) -> nn.Module:
     Raises:
         ModelError: no module, or a model that would run without the hooks: compiled, scripted, in a DataParallel.
     """
-    if isinstance(getattr(model, "_orig_mod", None), nn.Module):
-        raise ModelError(
-            "A compiled model skips hooks that are added after its first call, without a word. Give the module it was "
-            "made from and run that (compiled._orig_mod), or compile after the hooks are on."
-        )
-    if isinstance(model, nn.DataParallel):
-        raise ModelError(
-            "nn.DataParallel runs copies of the model in other threads, where nothing is seen. Give model.module and "
-            "run that, or use DistributedDataParallel, one process a GPU."
-        )
-    inner = unwrap(model)
-    return model if inner is model else hookable(inner)
+    inner = model
+    while True:
+        if isinstance(getattr(inner, "_orig_mod", None), nn.Module):
+            raise ModelError(
+                "A compiled model skips hooks that are added after its first call, without a word. Give the module it "
+                "was made from and run that (compiled._orig_mod), or compile after the hooks are on, in a process that "
+                "has not compiled it before (torch._dynamo.reset() forgets)."
+            )
+        if isinstance(inner, nn.DataParallel):
+            raise ModelError(
+                "nn.DataParallel runs copies of the model in other threads, where nothing is seen. Give model.module "
+                "and run that, or use DistributedDataParallel, one process a GPU."
+            )
+        if not isinstance(inner, nn.parallel.DistributedDataParallel):
+            return unwrap(inner)
+        inner = inner.module
 
 
 def check_layers(model: nn.Module, layers: Iterable[tuple[str, nn.Module]]) -> None:
@@ -41,7 +45,7 @@ def check_layers(model: nn.Module, layers: Iterable[tuple[str, nn.Module]]) -> N
     Raises:
         ModelError: a scripted or traced layer, or one within what was compiled in place.
     """
-    compiled = [name for name, module in model.named_modules() if module._compiled_call_impl is not None]
+    compiled = [name for name, module in model.named_modules() if is_compiled(module)]
     for layer, module in layers:
         if isinstance(module, torch.jit.ScriptModule):
             raise ModelError(
@@ -51,6 +55,12 @@ def check_layers(model: nn.Module, layers: Iterable[tuple[str, nn.Module]]) -> N
         around = [name for name in compiled if name == "" or layer == name or layer.startswith(f"{name}.")]
         if around:
             raise ModelError(
-                f'"{layer}" lies in {around[0] or "a model"} that was compiled in place (.compile()), which skips '
-                "hooks added after its first call. Hook first and compile then, or use a model that is not compiled."
+                f'"{layer}" lies in {around[0] or "a model"} that was compiled, which skips hooks added after its '
+                "first call. Use a model that is not compiled, choose other layers, or hook first and compile then, in "
+                "a process that has not compiled it before (torch._dynamo.reset() forgets)."
             )
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether a module was compiled, in place or by ``torch.compile``."""
+    return module._compiled_call_impl is not None or isinstance(getattr(module, "_orig_mod", None), nn.Module)

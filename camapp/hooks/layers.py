@@ -11,7 +11,7 @@ from torch import nn
 
 from camapp.errors import LayerError, ModelError, did_you_mean
 
-PLACE = re.compile(r"(?P<name>.*?)(?:@(?P<call>\d+))?(?P<input>:input)?(?:#(?P<output>\w+(?:\.\w+)*))?", re.DOTALL)
+PLACE = re.compile(r"(?P<name>.*?)(?:@(?P<call>\d+))?(?P<input>:input)?(?:#(?P<output>[^#]+))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,8 @@ def unwrap(model: nn.Module) -> nn.Module:
         return unwrap(original)
     if isinstance(model, torch.jit.ScriptModule):
         raise ModelError("A scripted or traced model runs without hooks. Give the nn.Module that it was made from.")
+    if any(isinstance(parameter, nn.UninitializedParameter) for parameter in model.parameters()):
+        raise ModelError("This model has lazy layers whose shapes are not known yet. Run it once on an input first.")
     if any(parameter.is_inference() for parameter in model.parameters()):
         raise ModelError(
             "This model was built under torch.inference_mode(), so that autograd cannot use its parameters. Build "

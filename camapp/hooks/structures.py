@@ -31,12 +31,13 @@ def with_tensors(value: Any, changed: Mapping[str, torch.Tensor]) -> Any:
         return value
     if "" in changed:
         return changed[""]
+    parts = dict(_parts(value))
     inner: dict[str, dict[str, torch.Tensor]] = {}
     for place, tensor in changed.items():
-        first, _, rest = place.partition(".")
-        inner.setdefault(first, {})[rest] = tensor
-    parts = {name: with_tensors(part, inner[name]) for name, part in _parts(value) if name in inner}
-    return _rebuilt(value, parts)
+        # A key may itself have dots: the longest that fits is meant.
+        first = max((name for name in parts if place == name or place.startswith(f"{name}.")), key=len)
+        inner.setdefault(first, {})[place[len(first) + 1 :]] = tensor
+    return _rebuilt(value, {name: with_tensors(parts[name], ones) for name, ones in inner.items()})
 
 
 def _walk(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:

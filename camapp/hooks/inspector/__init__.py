@@ -1,7 +1,7 @@
 """Watches a model in training, or once: figures of activations and gradients, and what is wrong with them."""
 
 from camapp.hooks.inspector.inspector import Inspector
+from camapp.hooks.inspector.judging import Thresholds, verdicts
 from camapp.hooks.inspector.once import inspect_once
-from camapp.hooks.inspector.verdicts import Thresholds, verdicts
 
 __all__ = ["Inspector", "Thresholds", "inspect_once", "verdicts"]

@@ -16,10 +16,10 @@ from torch import nn
 from camapp.errors import UsageError
 from camapp.hooks.handles import Handles
 from camapp.hooks.hookable import check_layers, hookable
+from camapp.hooks.inspector.judging import Thresholds
 from camapp.hooks.inspector.measured import Judged, Parameters, compose
 from camapp.hooks.inspector.recorder import Recorder
 from camapp.hooks.inspector.updates import Moves, Weights
-from camapp.hooks.inspector.verdicts import Thresholds
 from camapp.hooks.inspector.watched import watched_layers
 from camapp.hooks.nonfinite import Finding, RandomState, locate, nonfinite_flag
 from camapp.hooks.report.records import Snapshot, Verdict

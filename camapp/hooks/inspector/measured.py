@@ -10,8 +10,8 @@ from torch import nn
 
 from camapp.hooks.inspector.figures import Figures, Reading, measurable, measure, read
 from camapp.hooks.inspector.forward import Seen
+from camapp.hooks.inspector.judging import Thresholds, verdicts
 from camapp.hooks.inspector.updates import Moves
-from camapp.hooks.inspector.verdicts import Thresholds, verdicts
 from camapp.hooks.report.records import Of, Snapshot, TensorStatistics
 
 

@@ -12,9 +12,9 @@ from camapp.errors import UsageError
 from camapp.hooks.as_found import as_found
 from camapp.hooks.handles import Handles
 from camapp.hooks.hookable import hookable
+from camapp.hooks.inspector.judging import Thresholds
 from camapp.hooks.inspector.measured import Judged, Parameters, compose
 from camapp.hooks.inspector.recorder import Recorder
-from camapp.hooks.inspector.verdicts import Thresholds
 from camapp.hooks.inspector.watched import watched_layers
 from camapp.hooks.report.records import Snapshot
 from camapp.hooks.selection import Pattern

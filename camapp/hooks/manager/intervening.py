@@ -9,9 +9,10 @@ import torch
 
 from camapp.errors import LayerError, UsageError
 from camapp.hooks import edits
+from camapp.hooks.as_found import in_backward
 from camapp.hooks.edits import Edit
 from camapp.hooks.manager.norm_clip import NormClip
-from camapp.hooks.manager.places import Place, find_places
+from camapp.hooks.manager.places import Place, find_places, whole_layers
 from camapp.hooks.manager.recording import Recording
 from camapp.hooks.manager.recordings import NotRecordedYet, Recordings, Spot
 from camapp.hooks.manager.registry import Extra
@@ -66,9 +67,8 @@ class Intervening(Recording):
         if not changes or not all(isinstance(change, Edit) for change in changes):
             raise UsageError("edit takes one or more edits of camapp.hooks.edits, such as edits.scale(0.1).")
         active = schedule(every)
-        for change in changes:
-            own = name if len(changes) == 1 or not name else f"{name} {change.name}"
-            self._edit(place, change, of, when, active, own)
+        for number, change in enumerate(changes):
+            self._edit(place, change, of, when, active, name, together=number > 0)
 
     def clip_value(self, place: Places, limit: float, **options: Any) -> None:
         """Clamp every element to ``[-limit, limit]``."""
@@ -118,7 +118,9 @@ class Intervening(Recording):
         **options: Any,
     ) -> None:
         """Let a layer run on what ``function`` makes of each tensor that it is given (in a forward pre-hook)."""
-        layers, _ = find_places(self.model, place)
+        layers, tensors = find_places(self.model, place)
+        if tensors:
+            raise UsageError(f"Layers have inputs; {next(iter(tensors))} has none.")
         inputs = [one.key if one.input else _input_of(one.key) for one in layers]
         self.edit(inputs, edits.replace(function, any_shape=any_shape), of="activation", **options)
 
@@ -148,9 +150,15 @@ class Intervening(Recording):
         layers, tensors = find_places(self.model, place)
         if tensors:
             raise UsageError(f"Stochastic depth is for blocks, not for parameters such as {next(iter(tensors))}.")
+        whole_layers(layers, "Residual blocks")
+        twice = [one.place for one in self._extras if one.what == "stochastic_depth"]
+        if any(layer.key in twice for layer in layers):
+            raise UsageError(f"{', '.join(twice)}: passed by already. Remove that first: hooks.remove(...).")
         names = self._unused_names(name, "stochastic_depth", [layer.key for layer in layers])
         for layer in layers:
-            extra = Extra(names[layer.key], layer.key, "stochastic_depth", self._session.more_handles())
+            extra = Extra(
+                names[layer.key], name or names[layer.key], layer.key, "stochastic_depth", self._session.more_handles()
+            )
             depth = StochasticDepth(p, mode, generator, self._session, extra)
             extra.handles.forward_pre(layer.module, depth.before)
             extra.handles.forward(layer.module, depth.after, with_kwargs=True, always=True)
@@ -168,41 +176,80 @@ class Intervening(Recording):
         """
         self._check_open()
         if place is None:
-            return NormClip(self.model.parameters(), max_norm)
+            return NormClip(self.model.parameters(), max_norm, self._session.scaler)
         layers, tensors = find_places(self.model, place)
         inner = {id(one): one for layer in layers for one in layer.module.parameters()}
-        return NormClip({**inner, **{id(one): one for one in tensors.values()}}.values(), max_norm)
+        parameters = {**inner, **{id(one): one for one in tensors.values()}}.values()
+        return NormClip(parameters, max_norm, self._session.scaler)
 
-    def _edit(self, place: Places, change: Edit, of: Of, when: Rule | None, active: Active, name: str | None) -> None:
+    def _edit(
+        self,
+        place: Places,
+        change: Edit,
+        of: Of,
+        when: Rule | None,
+        active: Active,
+        name: str | None,
+        *,
+        together: bool,
+    ) -> None:
         session = self._session
+        decided = _Decided(when, session.recordings.for_rules())
 
-        def run(tensor: torch.Tensor, spot: Spot) -> torch.Tensor | None:
-            allowed = _allowed(when, session.recordings)
+        def run(tensor: torch.Tensor, spot: Spot, step: int) -> torch.Tensor | None:
+            again = of == "activation" and in_backward()
+            if again and not change.repeatable:
+                raise UsageError(
+                    f'"{spot.name}" is checkpointed, and runs again within the backward, where the generator of '
+                    f"{change.name} would draw other numbers. Leave generator= out: torch's own state is rewound there."
+                )
+            allowed = decided(spot, step, again=again)
             if allowed is False:
                 return None
             changed = change(tensor, session.loss_scale(tensor) if of == "gradient" else None)
             return changed if allowed is True else torch.where(allowed.to(tensor.device), changed, tensor)
 
-        def make(name: str, layer: bool) -> Action:
+        def make(name: str, key: str, layer: bool) -> Action:
             if of not in ("activation", "gradient"):
                 raise UsageError(f'of is "activation" or "gradient", not {of!r}.')
             if of == "activation" and not layer:
                 raise UsageError("A parameter or tensor has no activation that passes by. Edit its gradient.")
-            return Action(name, change.name, of, run, active, any_shape=change.any_shape)
+            return Action(name, name, change.name, of, run, active, any_shape=change.any_shape)
 
-        self._register(place, change.name, name, make)
+        self._register(place, change.name, name, make, together=together)
 
 
-def _allowed(when: Rule | None, recordings: Recordings) -> bool | torch.Tensor:
-    if when is None:
-        return True
-    try:
-        answer = when(recordings)
-    except NotRecordedYet:
-        return False
-    except LayerError as error:
-        raise LayerError(f"A rule asked for what is not recorded. {error}") from error
-    return answer if isinstance(answer, torch.Tensor) else bool(answer)
+class _Decided:
+    """What a rule answers; where checkpointing repeats a forward, what it answered the first time."""
+
+    def __init__(self, when: Rule | None, recordings: Recordings) -> None:
+        self._when = when
+        self._recordings = recordings
+        self._step = -1
+        self._answers: dict[Spot, bool | torch.Tensor] = {}
+
+    def __call__(self, spot: Spot, step: int, *, again: bool) -> bool | torch.Tensor:
+        if self._when is None:
+            return True
+        if again and spot in self._answers:
+            return self._answers[spot]
+        if self._step != step:
+            self._step, self._answers = step, {}
+        self._answers[spot] = self._asked(self._when)
+        return self._answers[spot]
+
+    def _asked(self, when: Rule) -> bool | torch.Tensor:
+        try:
+            answer = when(self._recordings)
+        except NotRecordedYet:
+            return False
+        except LayerError as error:
+            raise LayerError(f"A rule asked for what is not recorded. {error}") from error
+        if not isinstance(answer, torch.Tensor):
+            return bool(answer)
+        if answer.numel() != 1:
+            raise UsageError(f"A rule answers yes or no; this one gave a tensor of the shape {tuple(answer.shape)}.")
+        return answer.detach().bool().reshape(())
 
 
 def _input_of(key: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from camapp.errors import UsageError
 from camapp.hooks.manager.intervening import Intervening, Places
-from camapp.hooks.manager.places import find_places
+from camapp.hooks.manager.places import find_places, whole_layers
 from camapp.hooks.manager.registry import Extra
 from camapp.hooks.manager.silence import Silent, Waiting, find_silent
 
@@ -105,7 +105,15 @@ class HookManager(Intervening):
             if not extra.fired and extra.place in modules
         ]
         inputs = (args, kwargs) if args or kwargs else None
-        return find_silent(self.model, waiting, self._session.step + 1, inputs)
+        late = "no gradient has come: it is not on the way to a loss, or no backward ran"
+        tensors = [
+            Silent(action.name, station.name, late)
+            for station in self._tensors.values()
+            for action in station.actions
+            if not action.fired
+        ]
+        with self.paused():
+            return find_silent(self.model, waiting, self._session.step + 1, inputs) + tensors
 
     def report(self) -> str:
         """What is registered, how often each fired, what never did and why, and what got no gradient, as text."""
@@ -153,10 +161,11 @@ class HookManager(Intervening):
         wrong = layers if what == "post_accumulate" else tensors
         if wrong:
             raise UsageError(f"{what} hooks are for {'parameters' if layers else 'layers'}, not for {place!r}.")
+        whole_layers(layers, f"{what} hooks")
         places: dict[str, Any] = {**{layer.key: layer.module for layer in layers}, **tensors}
         names = self._unused_names(name, what, list(places))
         for key, target in places.items():
-            extra = Extra(names[key], key, what, self._session.more_handles())
+            extra = Extra(names[key], name or names[key], key, what, self._session.more_handles())
             getattr(extra.handles, what)(target, _counted(extra, hook, self._session))
             self._extras.append(extra)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from camapp.errors import UsageError
-from camapp.hooks.edits import precise, shrinking
+from camapp.hooks.edits import check_number, precise, shrinking
 from camapp.hooks.scaling import has_unscaled
 
 
@@ -27,14 +27,15 @@ class NormClip:
     Args:
         parameters: the parameters.
         max_norm: the highest norm, from 0.
+        scaler: the ``torch.amp.GradScaler`` of the training loop, where ``step`` is not given one.
 
     Raises:
         UsageError: a norm that is negative or no number.
     """
 
-    def __init__(self, parameters: Iterable[torch.Tensor], max_norm: float) -> None:
-        if isinstance(max_norm, bool) or not isinstance(max_norm, int | float) or not 0 <= max_norm < float("inf"):
-            raise UsageError(f"max_norm is a finite number from 0, not {max_norm!r}.")
+    def __init__(self, parameters: Iterable[torch.Tensor], max_norm: float, scaler: Any = None) -> None:
+        check_number("max_norm", max_norm)
+        self._scaler = scaler
         self._parameters = list(parameters)
         self._max_norm = max_norm
 
@@ -42,18 +43,23 @@ class NormClip:
         """Clip, and return the norm before, a tensor of one number (reading it waits for the device).
 
         Args:
-            optimizer: the optimizer whose gradients these are; needed with a scaler.
-            scaler: the ``torch.amp.GradScaler`` that has scaled the loss.
+            optimizer: clip only what it holds; needed with a scaler.
+            scaler: the ``torch.amp.GradScaler`` that has scaled the loss; the manager's own by default.
 
         Raises:
             UsageError: a scaler without an optimizer.
         """
+        scaler = self._scaler if scaler is None else scaler
         if scaler is not None and scaler.is_enabled():
             if optimizer is None:
                 raise UsageError("Gradients that a GradScaler scaled are unscaled for an optimizer. Give it too.")
             if not has_unscaled(scaler, optimizer):
                 scaler.unscale_(optimizer)
-        gradients = [one.grad for one in self._parameters if one.grad is not None]
+        mine = self._parameters
+        if optimizer is not None:  # another optimizer's gradients may still be scaled
+            owned = {id(one) for group in optimizer.param_groups for one in group["params"]}
+            mine = [one for one in mine if id(one) in owned]
+        gradients = [one.grad for one in mine if one.grad is not None]
         if not gradients:
             return torch.zeros(())
         norm = total_norm(gradients)

@@ -33,6 +33,8 @@ def find_places(model: nn.Module, place: Place | Iterable[Place]) -> tuple[list[
         ModelError: a layer that is scripted, whose hooks would not run.
         UsageError: a parameter named that requires no gradient.
     """
+    if not isinstance(place, str | nn.Module | type | torch.Tensor | Iterable):
+        raise LayerError(f"A place is a name, a module, a class of modules or a tensor, not {type(place).__name__}.")
     given = [place] if isinstance(place, str | nn.Module | type | torch.Tensor) else list(place)
     if not given:
         raise LayerError("No layer is named. Name one or more.")
@@ -49,6 +51,8 @@ def find_places(model: nn.Module, place: Place | Iterable[Place]) -> tuple[list[
                 layers.update(select_layers(model, one, {}))
             except LayerError as error:
                 found.update(_fitting(one, parameters, error))
+    once = {(id(one.module), one.call, one.input, one.output): key for key, one in reversed(layers.items())}
+    layers = {key: one for key, one in layers.items() if key in once.values()}  # a module may have several names
     check_layers(model, [(layer.name, layer.module) for layer in layers.values()])
     for name, tensor in found.items():
         if not tensor.requires_grad:
@@ -56,6 +60,17 @@ def find_places(model: nn.Module, place: Place | Iterable[Place]) -> tuple[list[
                 f"{name} requires no gradient, so that none will come. Switch requires_grad on, or leave it out."
             )
     return list(layers.values()), _once_each(found)
+
+
+def whole_layers(layers: Iterable[Layer], what: str) -> None:
+    """Refuse a call, an input or a part of a layer where only whole layers are meant.
+
+    Raises:
+        UsageError: one of them.
+    """
+    for layer in layers:
+        if layer.call is not None or layer.input or layer.output is not None:
+            raise UsageError(f'{what} are for whole layers, at all their calls: "{layer.name}", not "{layer.key}".')
 
 
 def _fitting(pattern: Pattern, parameters: Mapping[str, torch.Tensor], error: LayerError) -> dict[str, torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from camapp.errors import UsageError, did_you_mean
-from camapp.hooks.edits import precise
+from camapp.hooks.edits import precise, values_of
 
 Reducer: TypeAlias = Callable[[torch.Tensor], Any]
 
@@ -31,7 +31,7 @@ class Histogram(NamedTuple):
 
 def norm(tensor: torch.Tensor) -> torch.Tensor:
     """The Euclidean norm, in float32 or better."""
-    return torch.linalg.vector_norm(tensor, dtype=precise(tensor.dtype))
+    return torch.linalg.vector_norm(values_of(tensor), dtype=precise(tensor.dtype))
 
 
 def mean(tensor: torch.Tensor) -> torch.Tensor:
@@ -41,7 +41,8 @@ def mean(tensor: torch.Tensor) -> torch.Tensor:
 
 def abs_max(tensor: torch.Tensor) -> torch.Tensor:
     """The largest absolute value; 0 of a tensor without elements."""
-    return torch.linalg.vector_norm(tensor, float("inf")) if tensor.numel() else tensor.new_zeros(())
+    values = values_of(tensor)
+    return torch.linalg.vector_norm(values, float("inf")) if values.numel() else values.new_zeros(())
 
 
 def histogram(bins: int = 64, low: float | None = None, high: float | None = None) -> Reducer:
@@ -65,8 +66,10 @@ def histogram(bins: int = 64, low: float | None = None, high: float | None = Non
         finite = values.isfinite()
         lowest = _edge(values, finite, low, torch.amin, float("inf"))
         highest = _edge(values, finite, high, torch.amax, float("-inf"))
-        width = (highest - lowest).clamp(min=torch.finfo(values.dtype).tiny)
-        places = (torch.where(finite, values - lowest, 0) / width * bins).clamp(0, bins - 1).long()
+        # Halves, whose differences no finite values overflow.
+        width = (highest / 2 - lowest / 2).clamp(min=torch.finfo(values.dtype).tiny)
+        above = torch.where(finite, values, lowest) / 2 - lowest / 2
+        places = (above / width * bins).clamp(0, bins - 1).long()
         counts = torch.zeros(bins, dtype=torch.long, device=values.device).scatter_add_(0, places, finite.long())
         return Histogram(counts, lowest, highest, (~finite).sum())
 

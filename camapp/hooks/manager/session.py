@@ -28,21 +28,72 @@ class Session:
         self.recordings = Recordings()
         self.handles = Handles()
         self.scaler = scaler
-        self.on_begin: list[Callable[[int], None]] = []
-        self._more: list[Handles] = []
+        self.on_begin: dict[str, Callable[[int], None]] = {}  #: by name, what is told that a forward begins
+        self.gradient_came = False  #: whether a gradient came by since the step began
+        self._more: dict[int, Handles] = {}
         self._passing = Handles()  # on tensors of the forward that runs, whose graph may outlive the manager
         self._views = ChangedViews()
         self._where = here()
+        self._graph = True  # whether the step began with gradients on
+        self._whole = False  # whether the model itself was run, and not only parts of it
+        self._running: dict[tuple[int, int], int] = {}  # by thread and explanation: how deep in the model's forward
+        self._forwards: dict[tuple[int, int], int] = {}  # and how many of them began
 
-    def begin_step(self, *_: Any) -> None:
-        """A forward of the model begins."""
-        if not self.heeded or not self.mine or in_backward():
+    def enter_forward(self, *_: Any) -> None:
+        """A forward of the model begins, perhaps within another one."""
+        if in_backward():
             return
+        place = here()
+        self._running[place] = self._running.get(place, 0) + 1
+        if self._running[place] == 1:
+            self._forwards[place] = self._forwards.get(place, 0) + 1
+            if self.heeded and place == self._where:
+                self._whole = True
+                self.begin_step()
+
+    def leave_forward(self, *_: Any) -> None:
+        """A forward of the model is over: look after views that it changed in place, and let go of them."""
+        if in_backward():
+            return
+        place = here()
+        self._running[place] = max(0, self._running.get(place, 0) - 1)
+        if not self._running[place] and place == self._where:
+            self._views.settle()
+
+    def begin_step(self) -> None:
+        """Count a step: of what is asked for, nothing has come yet."""
         self.step += 1
+        self.gradient_came = False
+        self._graph = torch.is_grad_enabled()
         self._passing = Handles()
         self._views = ChangedViews()
-        for begin in self.on_begin:
+        for begin in self.on_begin.values():
             begin(self.step)
+
+    def begin_part(self, *, again: bool) -> None:
+        """Count a step where parts of the model are run and never the model itself.
+
+        A layer that runs again does so within the same step only as long as a graph is recorded that no backward has
+        passed yet.
+
+        Args:
+            again: whether the layer that runs has run in this step.
+        """
+        place = here()
+        if self._whole or self._running.get(place) or in_backward():
+            return
+        same = torch.is_grad_enabled() and self._graph and not self.gradient_came
+        if place in self._forwards and (same or not again):
+            return
+        self._forwards[place] = self._forwards.get(place, 0) + 1
+        if self.heeded and place == self._where:
+            self._views.settle()
+            self.begin_step()
+
+    @property
+    def forward(self) -> int:
+        """The number of the forward that this code runs in, within its thread and explanation."""
+        return self._forwards.get(here(), 0)
 
     @property
     def heeded(self) -> bool:
@@ -51,13 +102,15 @@ class Session:
 
     @property
     def mine(self) -> bool:
-        """Whether this code runs in the thread that opened the manager, outside of any explanation."""
-        return here() == self._where
+        """Whether this is a forward to be recorded: in the thread that opened the manager, outside of explanations.
 
-    def end_forward(self, *_: Any) -> None:
-        """A forward of the model is over: look after views that it changed in place, and let go of them."""
-        if self.mine and not in_backward():
-            self._views.settle()
+        Of a model that is run as a whole, parts that are called by hand in between are none. What is recomputed within
+        a backward may run in a thread of autograd's.
+        """
+        thread, depth = here()
+        if in_backward():
+            return (thread, depth) == self._where or (thread != self._where[0] and depth == 0)
+        return (thread, depth) == self._where and (not self._whole or self._running.get(self._where, 0) > 0)
 
     def on_gradient(
         self,
@@ -79,16 +132,22 @@ class Session:
 
     def more_handles(self) -> Handles:
         """Handles that can be removed before the others, and go with them at the latest."""
-        self._more.append(Handles())
-        return self._more[-1]
+        handles = Handles()
+        self._more[id(handles)] = handles
+        return handles
+
+    def drop(self, handles: Handles) -> None:
+        """Remove what ``more_handles`` gave."""
+        handles.remove()
+        self._more.pop(id(handles), None)
 
     def close(self) -> None:
         """Remove every hook; what was recorded stays."""
         self.open = False
         self._views = ChangedViews()
-        for handles in (self._passing, self.handles, *self._more):
+        for handles in (self._passing, self.handles, *self._more.values()):
             handles.remove()
 
     def remaining(self) -> int:
         """How many hooks are still registered."""
-        return sum(handles.remaining() for handles in (self._passing, self.handles, *self._more))
+        return sum(handles.remaining() for handles in (self._passing, self.handles, *self._more.values()))

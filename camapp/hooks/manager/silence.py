@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from camapp.hooks.as_found import as_found
 from camapp.hooks.handles import Handles
+from camapp.hooks.hookable import is_compiled
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ def _ran_reason(waiting: Waiting) -> str:
             "gradient or is not on the way to the loss, or no step of its schedule came"
         )
     return (
-        f"the layer ran {waiting.ran} time(s), but never with the call or part named, at a step of its schedule, or in "
-        "the thread that opened the manager"
+        f"the layer ran {waiting.ran} time(s), but never with the call or part named, a tensor of real numbers, at a "
+        "step of its schedule, or in the thread that opened the manager"
     )
 
 
@@ -113,8 +114,8 @@ def _seen_reason(seen: _Seen, module: nn.Module) -> str:
 def _plain_reason(model: nn.Module, module: nn.Module, forwards: int) -> str:
     if not forwards:
         return "the model has not run since it was registered"
-    if any(module._compiled_call_impl is not None for module in (model, module)):
-        return "it was compiled in place, and skips hooks added after its first call"
+    if is_compiled(model) or is_compiled(module):
+        return "it was compiled, and skips hooks added after its first call"
     attentions = [one for one in model.modules() if isinstance(one, nn.MultiheadAttention)]
     if any(one.out_proj is module for one in attentions):
         return "it was never called: nn.MultiheadAttention uses its parameters in a fused function. Choose that one"

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from camapp.errors import LayerError, UsageError
+from camapp.hooks.as_found import in_backward
 from camapp.hooks.manager.registry import Extra
 from camapp.hooks.manager.session import Session
 
@@ -55,13 +56,19 @@ class StochasticDepth:
 
     def after(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> torch.Tensor | None:
         """What the network goes on with."""
-        given = self._given[get_ident()].pop()
+        waiting = self._given.get(get_ident())
+        given = waiting.pop() if waiting else None  # another's hook may have raised before ours was called
         if given is None or output is None:
             return None
         if not isinstance(output, torch.Tensor) or (output.shape, output.dtype) != (given.shape, given.dtype):
             raise LayerError(
                 f'"{self._extra.place}" takes {_shape(given)} and gives {_shape(output)}, so it cannot be passed by. '
                 "Stochastic depth is for residual blocks, which keep shape and dtype."
+            )
+        if self._generator is not None and in_backward():
+            raise UsageError(
+                f'"{self._extra.place}" is checkpointed, and runs again within the backward, where its generator would '
+                "draw other numbers. Leave generator= out: torch's own state is rewound there."
             )
         self._extra.fired += 1
         shape = (len(given), *[1] * (given.dim() - 1)) if self._mode == "row" and given.dim() else ()

@@ -53,6 +53,10 @@ class Storage:
             raise UsageError("Nothing has been written yet: the layer has not run.")
         return self._all[: self._end]
 
+    def __repr__(self) -> str:
+        shape = "" if self._all is None else f" of shape {tuple(self._all.shape[1:])}"
+        return f"Storage({self._end} of {self._rows} rows{shape})"
+
     def __len__(self) -> int:
         return self._end
 
@@ -65,14 +69,16 @@ class Storage:
         kept = batch.detach() if self._reduce is None else self._reduce(batch.detach())
         if self._all is None:
             dtype = self._dtype or kept.dtype
-            self._all = torch.zeros((self._rows, *kept.shape[1:]), dtype=dtype, device=self._device)
+            with torch.inference_mode(False):  # its rows shall be of use in a training
+                self._all = torch.zeros((self._rows, *kept.shape[1:]), dtype=dtype, device=self._device)
         if kept.shape[1:] != self._all.shape[1:]:
             raise UsageError(
                 f"Rows of shape {tuple(kept.shape[1:])} do not fit a storage of rows {tuple(self._all.shape[1:])}. "
                 "Pool them, or give inputs of one size."
             )
         rows = self._next(len(kept))
-        self._all[rows] = kept.to(self._all)
+        with torch.no_grad():
+            self._all[rows] = kept.to(self._all)
         self._end = max(self._end, int(rows.max()) + 1 if len(rows) else 0)
 
     def _next(self, count: int) -> torch.Tensor:

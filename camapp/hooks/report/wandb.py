@@ -36,17 +36,21 @@ class WandB:
         if not callable(getattr(self._run, "log", None)):
             raise UsageError(f"run is a {type(run).__name__}; give what wandb.init() returned.")
         self._prefix = prefix
+        self._open = True
         self._run.define_metric(_STEP, hidden=True)
         for group in ("grad", "activation", "param"):
             self._run.define_metric(f"{prefix}{group}/*", step_metric=_STEP)
 
     def write(self, snapshot: Measured) -> None:
         """Log one snapshot."""
+        if not self._open:
+            raise UsageError("This writer has been closed. Make a new one to go on logging.")
         figures = {self._prefix + tag: value for tag, value in scalars(snapshot).items()}
         self._run.log({**figures, _STEP: snapshot.step})
 
     def close(self) -> None:
-        """Nothing: the run is yours to finish."""
+        """Log no more; the run is yours to finish."""
+        self._open = False
 
     def __enter__(self) -> WandB:
         return self

@@ -36,11 +36,12 @@ def test_the_debug_manager_keeps_outputs_and_gradients_edits_by_rules_and_report
     manager.register_backward("stem", model.stem)
     manager.register_backward("scores", "head")
     manager.register_edit("weaker", model.last, edits.scale(0.5), when=lambda stored: stored["grad:scores"].sum() > 0)
-    manager.register_edit("never", model.norm, edits.zero(), when=lambda stored: stored["grad:nothing"] > 0)
+    manager.register_backward("late", model.norm)
+    manager.register_edit("never", model.last, edits.zero(), when=lambda stored: stored["grad:late"].sum() != 0)
     assert manager.storage == {}
     scores = model(INPUTS)
     scores.sum().backward()
-    assert set(manager.storage) == {"out:stem", "grad:stem", "grad:scores"}
+    assert set(manager.storage) == {"out:stem", "grad:stem", "grad:scores", "grad:late"}
     assert torch.equal(manager.storage["out:stem"], model.stem(INPUTS))
     assert torch.equal(manager.storage["grad:scores"], torch.ones_like(scores))
     halved = model.last.weight.grad.clone()
@@ -51,6 +52,21 @@ def test_the_debug_manager_keeps_outputs_and_gradients_edits_by_rules_and_report
     model(INPUTS).sum().backward()
     torch.testing.assert_close(halved, model.last.weight.grad / 2)
     assert "out:stem" in manager.storage
+
+
+def test_a_rule_that_asks_for_what_nobody_registered_is_an_error_and_names_mean_one_module():
+    model = Plain()
+    with camapp.DebugHookManager(model) as manager:
+        manager.register_edit("weaker", model.last, edits.scale(0.5), when=lambda stored: stored["grad:nothing"] > 0)
+        with pytest.raises(KeyError, match="grad:nothing"):
+            model(INPUTS).sum().backward()
+        for many in ("*", nn.Conv2d):
+            with pytest.raises(UsageError, match="out:all is one module"):
+                manager.register_forward("all", many)  # type: ignore[arg-type]
+        manager.register_forward("one", model.stem)
+        manager.register_forward("same", model.stem)
+        model.eval()(INPUTS)
+        assert torch.equal(manager.storage["out:one"], manager.storage["out:same"])
 
 
 def test_the_gradient_inspector_reads_norm_mean_and_largest_value_of_convolutions_and_linear_layers():

@@ -58,16 +58,18 @@ def test_every_call_of_a_reused_layer_has_a_key():
     with HookManager(model) as hooks:
         hooks.record("relu", of="activation")
         hooks.record("relu", of="gradient")
-        hooks.record(["one", "relu@1"], reduce="mean", name="more")
+        hooks.record("one", reduce="mean")
+        hooks.record("relu@1", reduce="mean", name="more")
         scores = model(inputs)
         scores.sum().backward()
     first = F.relu(model.one(inputs))
     second = F.relu(model.two(first))
     third = F.relu(second - 0.1)
-    assert list(hooks.activations) == ["one", "relu@0", "relu@1", "relu@2"]
+    assert list(hooks.activations) == ["one", "relu@0", "relu@1", "relu@2", "more"]
     for key, wanted in {("relu", 0): first, "relu@2": third, "relu": third}.items():
         torch.testing.assert_close(hooks.activations[key], wanted.detach())
-    torch.testing.assert_close(hooks.activations["relu@1"], second.mean().detach())
+    torch.testing.assert_close(hooks.activations["relu@1"], second.detach())
+    torch.testing.assert_close(hooks.activations["more"], second.mean().detach())
     for call, tensor in enumerate((first, second, third)):
         (wanted,) = torch.autograd.grad(model.head(third.mean((2, 3))).sum(), tensor, retain_graph=True)
         torch.testing.assert_close(hooks.gradients["relu", call], wanted)
@@ -228,15 +230,129 @@ def test_a_view_that_is_changed_in_place_keeps_its_hook():
 def test_what_is_recorded_before_an_edit_comes_in_and_what_is_recorded_behind_it_goes_out():
     model = double(Plain())
     with HookManager(model) as hooks:
-        hooks.record("norm", of="gradient", reduce="norm", keep=2)
+        hooks.record("norm", of="gradient")
         hooks.scale("norm", 0.25)
-        hooks.record(model.norm, of="gradient", reduce="norm", keep=3, name="behind")
+        hooks.record(model.norm, of="gradient", name="behind")
+        hooks.record(["norm", "head"], of="gradient", reduce="norm", name="norms")
+        with pytest.raises(UsageError, match=r"norm@0: recorded already\. Give this record a name="):
+            hooks.record("norm@0", of="gradient")
         model(INPUTS).sum().backward()
-        (_, behind), *_ = hooks.gradients.steps("norm")[-1:]
+    assert list(hooks.gradients) == ["head", "norm", "behind", "norms norm"]
+    torch.testing.assert_close(hooks.gradients["behind"], hooks.gradients["norm"] / 4, rtol=1e-12, atol=0)
+    torch.testing.assert_close(hooks.gradients["norms norm"], hooks.gradients["behind"].norm(), rtol=1e-12, atol=0)
+    plain = double(Plain())
+    with HookManager(plain) as other:
+        other.record("norm", of="gradient")
+        plain(INPUTS).sum().backward()
+    torch.testing.assert_close(hooks.gradients["norm"], other.gradients["norm"], rtol=1e-12, atol=0)
+
+
+def test_of_two_forwards_and_one_backward_each_gradient_belongs_to_its_own_forward():
+    model, inputs = nn.Sequential(nn.Linear(1, 1, bias=False)), torch.ones(1, 1)
     with HookManager(model) as hooks:
-        hooks.record("norm", of="gradient", reduce="norm")
-        model(INPUTS).sum().backward()
-    assert behind.item() == pytest.approx(hooks.gradients["norm"].item() / 4)
+        hooks.record("0", of="gradient", keep=5)
+        (model(inputs) + 10 * model(inputs)).backward()
+        assert [(step, value.item()) for step, value in hooks.gradients.steps("0")] == [(0, 1.0), (1, 10.0)]
+    with HookManager(model) as hooks:
+        hooks.record("0", of="gradient")
+        (model(inputs) + 10 * model(inputs)).backward()
+        assert hooks.gradients["0"].item() == 10.0
+
+
+def test_parameters_without_a_gradient_are_named_and_have_none_of_an_earlier_step():
+    model = nn.ModuleDict({"one": nn.Linear(2, 2, bias=False), "two": nn.Linear(2, 2, bias=False)})
+    model.forward = lambda x, which: model[which](x)  # type: ignore[method-assign]
+    with HookManager(model) as hooks:
+        hooks.store_gradients()
+        assert [one.layer for one in hooks.silent()] == ["one.weight", "two.weight"]
+        model(torch.ones(1, 2), "one").sum().backward()
+        assert list(hooks.without_gradient) == ["two.weight"]
+        model(torch.ones(1, 2), "two").sum().backward()
+        assert list(hooks.without_gradient) == ["one.weight"]
+        assert list(hooks.gradients) == ["two.weight"]
+
+
+class Dotted(nn.Module):
+    """Gives tensors under keys that look like paths, as torchvision's extracted features do."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"a.b": x, "a": x * 2, "class logits": x * 3}
+
+
+def test_keys_with_dots_and_spaces_are_read_and_edited():
+    model, x = nn.Sequential(Dotted()), torch.ones(1)
+    with HookManager(model) as hooks:
+        hooks.record("0")
+        hooks.edit_output("0#a.b", lambda tensor: tensor + 10)
+        output = model(x)
+        assert {key: value.item() for key, value in hooks.activations.items()} == {
+            "0#a.b": 1.0,
+            "0#a": 2.0,
+            "0#class logits": 3.0,
+        }
+        assert "0#class logits" in repr(hooks.activations)
+    assert {key: value.item() for key, value in output.items()} == {"a.b": 11.0, "a": 2.0, "class logits": 3.0}
+
+
+def test_a_part_means_all_within_it():
+    model = nn.Sequential(nn.LSTM(2, 3))
+    with HookManager(model) as hooks:
+        hooks.record("0#1")
+        model(torch.randn(4, 1, 2))
+    assert list(hooks.activations) == ["0#1.0", "0#1.1"]
+
+
+def test_sparse_gradients_are_recorded():
+    model = nn.Sequential(nn.Embedding(5, 2, sparse=True))
+    with HookManager(model) as hooks:
+        hooks.store_gradients()
+        model(torch.tensor([1, 1, 3])).sum().backward()
+    assert torch.equal(hooks.gradients["0.weight"].to_dense(), model[0].weight.grad.to_dense())
+
+
+def test_what_a_reducer_gives_is_moved_converted_and_owned():
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+    with HookManager(model) as hooks:
+        hooks.record("0", reduce=lambda x: x[:1])
+        hooks.record("0", reduce="norm", dtype=torch.float16, name="half")
+        hooks.record("0", reduce="histogram", dtype=torch.float16, name="counts")
+        inputs = torch.randn(16, 4)
+        model(inputs)
+    torch.testing.assert_close(hooks.activations["0"], model[0](inputs)[:1].detach())
+    assert hooks.activations["half"].dtype == torch.float16
+    assert hooks.activations["counts"].counts.dtype == torch.long
+
+
+def test_a_removed_record_no_longer_lets_go_of_what_another_keeps():
+    model = Plain()
+    with HookManager(model) as hooks:
+        hooks.record("stem", name="a")
+        hooks.record("head", every=10)
+        model(torch.randn(1, 3, 8, 8))
+        hooks.remove("a")
+        before = hooks.remaining()
+        model(torch.randn(1, 3, 8, 8))
+        assert list(hooks.activations) == ["stem", "head"], "what was recorded stays"
+        hooks.remove("record head")
+        assert hooks.remaining() == before - 1
+
+
+def test_a_mapping_of_records_behaves_like_one():
+    with HookManager(Plain()) as hooks:
+        hooks.record("stem")
+        assert hooks.activations.get("nope", 7) == 7
+        assert 5 not in hooks.activations
+        with pytest.raises(UsageError, match="looked up by name"):
+            hooks.activations[5]  # type: ignore[index]
+
+
+def test_only_leaves_accumulate_and_storages_take_functions():
+    model = Plain()
+    with HookManager(model) as hooks:
+        with pytest.raises(UsageError, match="accumulates no gradient"):
+            hooks.record(model.stem(torch.randn(1, 3, 8, 8)), accumulated=True)
+        with pytest.raises(UsageError, match="reduce is a function"):
+            hooks.collect("stem", 3, reduce="mean")  # type: ignore[arg-type]
 
 
 def test_only_the_steps_of_the_schedule_are_recorded_and_as_many_kept_as_asked():
