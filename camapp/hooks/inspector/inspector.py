@@ -146,18 +146,13 @@ class Inspector:
         gradients = {name: one.grad for name, one in parameters.trained().items() if one.grad is not None}
         snapshot = None
         if measured or (self._check and not _finite(gradients, loss)):
-            snapshot = self._measure(loss, gradients, scaler, optimizer)
+            snapshot = self._measure(loss, gradients, scaler, optimizer, measured=measured)
             if measured:
                 self._weights = Weights.of({name: parameters.named[name] for name in gradients})
-            self._tell(snapshot)
-        if measured and snapshot is not None and not any(snapshot.of("activation")):
-            self._warn(
-                "nothing ran",
-                f"Step {self._number}: none of the layers ran in this thread since the last step, with gradients on. "
-                "Run the model that was given, not a compiled one or a copy of it.",
-            )
-        self._number += 1
+        self._number += 1  # before anyone is told, who may raise
         self._recorder.armed = self._every(self._number)
+        if snapshot is not None:
+            self._tell(snapshot, measured=measured, nothing=not gradients)
         return snapshot
 
     def locate(self, step: Callable[[], torch.Tensor | None]) -> Finding | None:
@@ -208,9 +203,13 @@ class Inspector:
         gradients: dict[str, torch.Tensor],
         scaler: torch.amp.GradScaler | None,
         optimizer: torch.optim.Optimizer | None,
+        *,
+        measured: bool,
     ) -> Snapshot:
         like = next(iter(gradients.values()), loss)
-        moves, self._moves = self._moves, None
+        moves = self._moves if measured else None
+        if measured:
+            self._moves = None
         return compose(
             self._number,
             loss,
@@ -224,22 +223,34 @@ class Inspector:
             unscaled=has_unscaled(scaler, optimizer),
         )
 
-    def _tell(self, snapshot: Snapshot) -> None:
+    def _tell(self, snapshot: Snapshot, *, measured: bool, nothing: bool) -> None:
         self._history.append(snapshot)
-        for writer in self._writers:
-            writer.write(snapshot)
         broken = [verdict for verdict in snapshot.verdicts if verdict.what == "non-finite"]
         if broken:
             self._warn(
                 "non-finite",
-                f"Step {snapshot.step}: {_told(broken[0])} inspector.locate(step) tells where it begins, with a "
+                f"Step {snapshot.step}: {_told(broken[0])} inspector.locate(function) tells where it begins, given a "
                 "function that computes the same loss again. This is said once.",
             )
+        if measured and not any(snapshot.of("activation")):
+            self._warn(
+                "nothing ran",
+                f"Step {snapshot.step}: none of the layers ran in this thread since the last step, with gradients on. "
+                "Run the model that was given, not a compiled one or a copy of it.",
+            )
+        if measured and nothing:
+            self._warn(
+                "no gradient",
+                f"Step {snapshot.step}: no parameter has a gradient. Call step() after the backward and before "
+                "zero_grad().",
+            )
+        for writer in self._writers:
+            writer.write(snapshot)
 
     def _warn(self, about: str, text: str) -> None:
         if about not in self._warned:
             self._warned.add(about)
-            warnings.warn(text, stacklevel=4)
+            warnings.warn(text, stacklevel=4)  # of who called step()
 
 
 def _told(verdict: Verdict) -> str:

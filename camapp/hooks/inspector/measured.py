@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +12,8 @@ from camapp.hooks.inspector.figures import Figures, Reading, measurable, measure
 from camapp.hooks.inspector.forward import Seen
 from camapp.hooks.inspector.judging import Thresholds, verdicts
 from camapp.hooks.inspector.updates import Moves
-from camapp.hooks.report.records import Of, Snapshot, TensorStatistics
+from camapp.hooks.nonfinite import nonfinite_flag
+from camapp.hooks.report.records import Of, Snapshot, TensorStatistics, Verdict
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,14 @@ def compose(
     lost += [name for name in parameters.trained() if name not in gradients]
     snapshot = Snapshot(step, value, tuple(statistics), (), tuple(lost))
     found_wrong = verdicts(snapshot, judged.history, thresholds=judged.thresholds, largest=largest)
-    return replace(snapshot, verdicts=found_wrong)
+    return replace(snapshot, verdicts=(*_unmeasured(gradients), *found_wrong))
+
+
+def _unmeasured(gradients: Mapping[str, torch.Tensor]) -> Iterator[Verdict]:
+    """What is not finite among gradients that have no figures: complex ones."""
+    for name, gradient in gradients.items():
+        if gradient.is_complex() and bool(nonfinite_flag([gradient])):
+            yield Verdict(name, "parameter gradient", "non-finite", "Some of its complex elements are NaN or infinite.")
 
 
 def _statistics(

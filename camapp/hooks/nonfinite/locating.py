@@ -42,7 +42,8 @@ def locate(
         What was found; None where the loss and all gradients are finite.
 
     Raises:
-        UsageError: the step returned something else, or did not call the model in this thread.
+        UsageError: the step returned something else, nothing without a backward of its own, or did not call the model
+            in this thread.
         ModelError: a scripted model, which takes no hooks.
     """
     inner = unwrap(model)  # what was compiled runs as it was written while operations are watched (torch 2.6, 2.14)
@@ -52,10 +53,17 @@ def locate(
         watch = Watch(inner, kept)
         with watch:
             loss = _loss(step())
-            if loss is not None and not watch.saw_backward and loss.requires_grad:
+            # autograd.grad alone, as for a penalty on gradients, is not yet the step's backward: that writes .grad.
+            done = watch.saw_backward and any(one.grad is not None for one in inner.parameters())
+            if loss is None and not watch.saw_backward:
+                raise UsageError(
+                    "The step returned no loss and ran no backward, so that its gradients cannot be looked at. Return "
+                    "the loss."
+                )
+            if loss is not None and not done and loss.requires_grad:
                 watch.learn_graph(loss)
                 if watch.finite(loss):
-                    loss.backward()
+                    _send_back(loss, again=watch.saw_backward)
         if not watch.saw_model:
             raise UsageError(
                 f"The step did not call this {type(inner).__name__}, or any module of it, in this thread. Let it call "
@@ -64,6 +72,15 @@ def locate(
         recording = watch.finish(loss)
     origin = find_origin(recording)
     return None if origin is None else describe(recording, origin)
+
+
+def _send_back(loss: torch.Tensor, *, again: bool) -> None:
+    """Send the loss backward; where the step has run a backward of its own kind, its graph may be gone by now."""
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        if not (again and "a second time" in str(error)):
+            raise
 
 
 def _loss(returned: object) -> torch.Tensor | None:

@@ -228,6 +228,8 @@ def _draw_loss(axis: Axes, course: _Course) -> None:
 
 
 def _mark_broken(axis: Axes, course: _Course, *, across: bool) -> None:
+    if not course.broken:
+        return  # an empty line takes room at the corner of the figure (matplotlib 3.11)
     if not across:  # the cells of a heat map are red themselves
         above = [1.008] * len(course.broken)
         place = axis.get_xaxis_transform()

@@ -238,7 +238,39 @@ def test_complex_parameters_are_checked_though_not_measured() -> None:
             (model(torch.randn(4, 3, dtype=torch.complex64)) * factor).abs().sum().backward()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                assert (inspector.step() is not None) == told
+                snapshot = inspector.step()
+            assert (snapshot is not None) == told
+    assert snapshot is not None
+    assert {(one.name, one.what) for one in snapshot.verdicts} == {("weight", "non-finite"), ("bias", "non-finite")}
+
+
+class Refusing:
+    """A writer that fails, as one on a full disk does."""
+
+    def write(self, snapshot: Snapshot) -> None:
+        raise OSError("no space left")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_writer_that_fails_leaves_the_count_of_steps_right() -> None:
+    model = nn.Sequential(nn.Linear(3, 2))
+    with Inspector(model, every=1, writers=[Refusing()]) as inspector:
+        for _ in range(2):
+            model(torch.randn(4, 3)).sum().backward()
+            with pytest.raises(OSError, match="no space left"):
+                inspector.step()
+        assert [one.step for one in inspector.history] == [0, 1]
+        assert repr(inspector) == "Inspector(Sequential, open, 2 steps, 2 snapshots)"
+
+
+def test_a_step_before_any_backward_is_warned_of() -> None:
+    model = nn.Sequential(nn.Linear(3, 2))
+    with Inspector(model, every=1) as inspector:
+        model(torch.randn(4, 3))
+        with pytest.warns(UserWarning, match="no parameter has a gradient"):
+            inspector.step()
 
 
 class Rooted(nn.Module):

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from camapp.hooks.nonfinite import Finding
+from camapp.errors import UsageError
+from camapp.hooks.nonfinite import Finding, locate
 from tests.hooks.nonfinite.planted import Scale, ScaleGradient, located, network, pictures
 
 NAN, INF = float("nan"), float("inf")
@@ -293,3 +294,33 @@ def test_gradients_that_the_step_throws_away_are_still_seen() -> None:
         model.zero_grad(set_to_none=True)
 
     assert name(located(model, step)) == "3"
+
+
+def test_a_penalty_on_gradients_is_no_backward_of_the_step_and_the_loss_is_sent_back():
+    model, x = nn.Linear(3, 1), torch.randn(4, 3, requires_grad=True)
+
+    def step() -> torch.Tensor:
+        output = model(x)
+        (gradient,) = torch.autograd.grad(output.sum(), x, create_graph=True)
+        return (output * 0).sqrt().sum() + gradient.pow(2).sum()
+
+    finding = locate(model, step)
+    assert finding is not None
+    assert "SqrtBackward0" in str(finding)
+
+
+def test_gradients_that_a_step_takes_without_writing_them_may_leave_a_graph_that_is_gone():
+    model, x = nn.Linear(3, 1), torch.randn(4, 3)
+
+    def step() -> torch.Tensor:
+        loss = model(x).tanh().sum()
+        torch.autograd.grad(loss, list(model.parameters()))
+        return loss
+
+    assert locate(model, step) is None
+
+
+def test_a_step_that_returns_nothing_and_runs_no_backward_is_an_error():
+    model = nn.Linear(3, 1)
+    with pytest.raises(UsageError, match="Return the loss"):
+        locate(model, lambda: (model(torch.randn(4, 3)).sum(), None)[1])

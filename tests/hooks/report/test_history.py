@@ -65,6 +65,13 @@ def test_a_step_without_gradients_of_layers_breaks_no_line_but_is_marked() -> No
     assert "first at step 27" in figure.get_suptitle()
 
 
+@pytest.mark.parametrize("lost", [-1, 7])
+def test_the_heat_map_takes_the_larger_part_of_the_picture(lost: int) -> None:
+    figure = figure_of([deep(40, step, lost=lost, silent=-1) for step in range(0, 250, 50)])
+    figure.canvas.draw()
+    assert figure.axes[0].get_position().height > 0.45
+
+
 def test_of_a_step_that_is_there_twice_the_later_one_counts() -> None:
     twice = [changed(ordinary(0), "fc", norm=9.0), ordinary(50), ordinary(0)]
     fc = figure_of(twice).axes[0].lines[4]
