@@ -115,7 +115,7 @@ class Inspection:
 
     def __repr__(self) -> str:
         warning = f" {RANDOM_WEIGHTS}" if self.random_weights else ""
-        return f"Inspection({self.model}{warning}, {len(self.pictures)} pictures: {self.snapshot!r})"
+        return f"Inspection({self.model}{warning}, {len(self.pictures)} picture{'s' * (len(self.pictures) != 1)}: {self.snapshot!r})"
 
     def _repr_html_(self) -> str:
         """The pictures, the figures over depth, and the tables."""
@@ -138,7 +138,7 @@ class Inspection:
         count = len(self.pictures)
         of_all = f" of {self.found}" if self.found > count + len(self.failures) else ""
         score = "score" if count == 1 else "sum of the scores"
-        plural = "s" * (max(count, self.found) != 1)
+        plural = "s" * ((self.found if of_all else count) != 1)
         return f"{warning}{self.model} on {count}{of_all} picture{plural}, {score} {self.snapshot.loss:.4g}"
 
 
