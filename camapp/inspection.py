@@ -115,7 +115,8 @@ class Inspection:
 
     def __repr__(self) -> str:
         warning = f" {RANDOM_WEIGHTS}" if self.random_weights else ""
-        return f"Inspection({self.model}{warning}, {len(self.pictures)} picture{'s' * (len(self.pictures) != 1)}: {self.snapshot!r})"
+        count = len(self.pictures)
+        return f"Inspection({self.model}{warning}, {count} picture{'s' * (count != 1)}: {self.snapshot!r})"
 
     def _repr_html_(self) -> str:
         """The pictures, the figures over depth, and the tables."""

@@ -1,0 +1,1 @@
+"""Many pictures: sources of any size, exported shard by shard, each input accounted for, resumed anywhere."""
