@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias, TypedDict
 
 import numpy as np
@@ -21,7 +22,7 @@ from camapp.cam.watch import Progress
 from camapp.errors import TargetError, UsageError
 from camapp.explanation import Explanation, Prediction
 from camapp.images.decode import Picture, decode
-from camapp.images.geometry import Fit
+from camapp.images.geometry import Fit, Geometry
 from camapp.loading import load_model
 
 PictureSource: TypeAlias = Picture | Image.Image | np.ndarray | str | os.PathLike[str] | bytes | BinaryIO
@@ -82,52 +83,91 @@ def explain(
     engine = _engine(method, loaded, layer)
     wanted = _wanted(targets, top_k)
     opened = _open(picture)
+    return explain_prepared(
+        loaded,
+        engine,
+        [Prepared(opened, *loaded.prepare(opened, fit))],
+        wanted,
+        look,
+        progress=progress,
+        deadline=deadline,
+        cancel=cancel,
+    )[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A picture, ready for a model.
+
+    Args:
+        picture: as it was read.
+        inputs: (1, 3, h, w) on the model's device.
+        geometry: how the input lies in the picture.
+        notes: what was done to the picture on the way.
+    """
+
+    picture: Picture
+    inputs: torch.Tensor
+    geometry: Geometry
+    notes: Sequence[str]
+
+
+def explain_prepared(
+    model: LoadedModel, engine: Method, prepared: Sequence[Prepared], targets: Any, look: Look, **watch: Any
+) -> list[Explanation]:
+    """Explain several pictures in one go.
+
+    Args:
+        model: the model that prepared them.
+        engine: the method, made for the model.
+        prepared: B pictures.
+        targets: as the engine takes them for B rows, K a row.
+        look: from ``checked_paintable``.
+        **watch: ``progress``, ``deadline`` and ``cancel`` of the engine.
+
+    Raises:
+        TargetError, LayerError, ModelError, StoppedError: as ``explain``.
+    """
     start = time.perf_counter()
-    inputs, geometry, notes = loaded.prepare(opened, fit)
-    with loaded.named_failures():
-        result = engine(
-            inputs,
-            wanted,
-            **look,
-            progress=progress,
-            deadline=deadline,
-            cancel=cancel,
-        )
-    maps, raw = result.maps[0].cpu().numpy(), result.raw[0].cpu().numpy()
-    seconds = time.perf_counter() - start
-    logits = result.logits[0].cpu()
-    probabilities = logits.softmax(0)
+    with model.named_failures():
+        result = engine(torch.cat([one.inputs for one in prepared]), targets, **look, **watch)
+    maps, raw, logits = result.maps.cpu().numpy(), result.raw.cpu().numpy(), result.logits.cpu()
+    probabilities = logits.softmax(1)
+    seconds = (time.perf_counter() - start) / len(prepared)
+    warning = ("random weights: predictions and maps mean nothing",) if model.weights.random else ()
 
-    def prediction(index: int) -> Prediction:
-        return Prediction(index, loaded.label(index), float(probabilities[index]), float(logits[index]))
+    def prediction(row: int, index: int) -> Prediction:
+        return Prediction(index, model.label(index), float(probabilities[row, index]), float(logits[row, index]))
 
-    def explained(k: int) -> Prediction:
-        index, name = int(result.targets[0, k]), str(result.target_names[0][k])
+    def explained(row: int, k: int) -> Prediction:
+        index, name = int(result.targets[row, k]), str(result.target_names[row][k])
         if name == f"class {index}":
-            return prediction(index)
-        return Prediction(index, name, float("nan"), float(result.scores[0, k]))
+            return prediction(row, index)
+        return Prediction(index, name, float("nan"), float(result.scores[row, k]))
 
-    warning = ("random weights: predictions and maps mean nothing",) if loaded.weights.random else ()
-    best = logits.sort(descending=True, stable=True).indices[:5].tolist()
-    return Explanation(
-        picture=opened,
-        model=loaded.name,
-        weights={
-            "source": loaded.weights.source,
-            "sha256": loaded.weights.sha256,
-            "random": loaded.weights.random,
-        },
-        method=result.method,
-        layer=result.layer,
-        classes=tuple(explained(k) for k in range(result.targets.shape[1])),
-        predictions=tuple(prediction(index) for index in best),
-        reasons=tuple(result.reasons[0] or ()),
-        model_maps=maps,
-        raw=raw,
-        geometry=geometry,
-        notes=(*warning, *opened.notes, *notes, *result.notes),
-        seconds=seconds,
-    )
+    def explanation(row: int, one: Prepared) -> Explanation:
+        best = logits[row].sort(descending=True, stable=True).indices[:5].tolist()
+        return Explanation(
+            picture=one.picture,
+            model=model.name,
+            weights={
+                "source": model.weights.source,
+                "sha256": model.weights.sha256,
+                "random": model.weights.random,
+            },
+            method=result.method,
+            layer=result.layer,
+            classes=tuple(explained(row, k) for k in range(result.targets.shape[1])),
+            predictions=tuple(prediction(row, index) for index in best),
+            reasons=tuple(result.reasons[row] or ()),
+            model_maps=maps[row],
+            raw=raw[row],
+            geometry=one.geometry,
+            notes=(*warning, *one.picture.notes, *one.notes, *result.notes),
+            seconds=seconds,
+        )
+
+    return [explanation(row, one) for row, one in enumerate(prepared)]
 
 
 class Look(TypedDict):

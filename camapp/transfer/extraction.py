@@ -86,7 +86,7 @@ def extract_features(
         for _ in range(len(batch.rows) + len(batch.failures)):
             next(names, None)
     next(names, None)  # lets a bar finish
-    return gathered.table(_provenance(loaded, extractor, how))
+    return gathered.table(provenance_of(loaded, extractor, how))
 
 
 def opened(model: str | Path | LoadedModel) -> LoadedModel:
@@ -143,7 +143,7 @@ class _Gathered:
         )
 
 
-def _provenance(model: LoadedModel, extractor: FeatureExtractor, fit: Fit | None) -> dict[str, Any]:
+def provenance_of(model: LoadedModel, extractor: FeatureExtractor, fit: Fit | None) -> dict[str, Any]:
     """What the features come from: enough to make them again."""
     return {
         "model": model.name,

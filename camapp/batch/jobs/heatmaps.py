@@ -1,0 +1,240 @@
+"""Heatmaps of many pictures: overlays, 16-bit heatmaps and raw maps of each."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image
+
+from camapp.backbones.load import LoadedModel
+from camapp.batch.jobs.job import ModelChoice, Work
+from camapp.batch.records import Guess, Row
+from camapp.cam.engine import Method
+from camapp.cam.methods import find_method
+from camapp.cam.targets import TopClasses
+from camapp.errors import CamappError, ModelError, TargetError, UsageError, did_you_mean
+from camapp.explainer import Look, Prepared, checked_paintable, explain_prepared
+from camapp.explanation import Explanation
+from camapp.files import write_atomically
+from camapp.images.decode import decode
+from camapp.images.geometry import Fit, checked_fit
+from camapp.images.render import ALPHA, checked_paint, heatmap_16bit, png_bytes
+
+Output: TypeAlias = Literal["overlay", "heatmap", "raw"]
+OUTPUTS: tuple[Output, ...] = ("overlay", "heatmap", "raw")
+FORMATS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp"}
+LABEL, COLUMN = "label", "column"
+
+
+@dataclass(frozen=True, eq=False)
+class Painted:
+    """A picture that is ready, and the classes to explain in it.
+
+    Args:
+        prepared: the picture.
+        targets: the classes; None for the likeliest.
+    """
+
+    prepared: Prepared
+    targets: tuple[int, ...] | None
+
+
+@dataclass
+class HeatmapJob:
+    """Explains pictures and writes what is asked for of each.
+
+    Files lie in ``overlays``, ``heatmaps`` and ``raw``, under the names and folders that the pictures have in the
+    source; those of the second class and on bear its number.
+
+    Args:
+        choice: the model.
+        method: a method's name.
+        layer: the layer, or several to be joined; the card's own by default.
+        targets: class names or indices, the same for every picture; ``"label"`` for each picture's label, ``"column"``
+            for the class that the table names for it; None for the likeliest.
+        top_k: how many of the likeliest.
+        outputs: of ``OUTPUTS``.
+        overlay_format: of ``FORMATS``.
+        quality: of JPEG and WebP, 1 to 100.
+        max_side: the longest side of overlays and heatmaps in pixels; the picture's own by default.
+        alpha: opacity where a map is hottest.
+        colormap: one of ``camapp.images.render.COLORMAPS``.
+        hide_below: leave the picture as it is where the map is below this.
+        sign: "positive" or "negative".
+        normalize: "minmax", "max" or "shared".
+        fit: "crop", "letterbox" or "stretch"; the card's own way by default.
+        batch_size: pictures in one forward.
+    """
+
+    choice: ModelChoice
+    method: str = "gradcam"
+    layer: str | tuple[str, ...] | None = None
+    targets: str | tuple[str | int, ...] | None = None
+    top_k: int = 1
+    outputs: tuple[Output, ...] = ("overlay",)
+    overlay_format: str = "jpeg"
+    quality: int = 90
+    max_side: int | None = None
+    alpha: float = ALPHA
+    colormap: str = "viridis"
+    hide_below: float = 0.0
+    sign: str = "positive"
+    normalize: str = "minmax"
+    fit: Fit | None = None
+    batch_size: int = 8
+    _opened: _Opened | None = field(default=None, repr=False, compare=False)
+
+    def open(self, out: Path) -> None:
+        """Load the model and make the method, once all options are known to be meant."""
+        look = self.checked()
+        model = self.choice.load()
+        layer = list(self.layer) if isinstance(self.layer, tuple) else self.layer
+        engine = find_method(self.method)(model, layer)
+        fixed = None
+        if isinstance(self.targets, tuple):
+            fixed = tuple(model.class_index(one) for one in self.targets)
+        self._opened = _Opened(out, model, engine, look, fixed)
+
+    def checked(self) -> Look:
+        """How maps are made of signed values, once the options are known to be meant.
+
+        Raises:
+            UsageError: an option that cannot be meant.
+        """
+        unknown = [one for one in self.outputs if one not in OUTPUTS]
+        if unknown or not self.outputs:
+            hint = did_you_mean(str(unknown[0]), OUTPUTS) if unknown else ""
+            raise UsageError(f"outputs are one or more of {', '.join(OUTPUTS)}, not {self.outputs}.{hint}")
+        if self.overlay_format not in FORMATS:
+            raise UsageError(f"overlay_format is one of {', '.join(FORMATS)}, not {self.overlay_format!r}.")
+        _check_number("quality", self.quality, 1, 100)
+        _check_number("top_k", self.top_k, 1, None)
+        if self.max_side is not None:
+            _check_number("max_side", self.max_side, 16, None)
+        checked_paint(self.alpha, self.colormap, self.hide_below)
+        if self.fit is not None:
+            checked_fit(self.fit)
+        return checked_paintable(self.sign, self.normalize)
+
+    def prepare(self, data: bytes, work: Work) -> Painted:
+        """Decode a picture and find the classes to explain in it."""
+        opened = self._ready
+        picture = decode(data, name=work.item.name)
+        targets = self._targets_of(work, opened)
+        return Painted(Prepared(picture, *opened.model.prepare(picture, self.fit)), targets)
+
+    def run(self, batch: Sequence[Painted]) -> list[Explanation | CamappError]:
+        """Explain several pictures in one go; those that it ends with an error for, one by one."""
+        try:
+            return list(self._explained(batch))
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                return [ModelError("The GPU has not enough memory for this picture alone.")]
+            torch.cuda.empty_cache()
+            half = len(batch) // 2
+            return [*self.run(batch[:half]), *self.run(batch[half:])]
+        except CamappError as error:
+            if len(batch) == 1:
+                return [error]
+            return [result for one in batch for result in self.run([one])]
+
+    def write(self, result: Explanation, work: Work) -> Row:
+        """Write overlay, heatmap and raw map of each class."""
+        files = []
+        for k in range(len(result)):
+            stem = work.stem if k == 0 else f"{work.stem}-{k + 1}"
+            if "overlay" in self.outputs:
+                files.append(self._write(f"overlays/{stem}{FORMATS[self.overlay_format]}", self._overlay(result, k)))
+            if "heatmap" in self.outputs:
+                files.append(self._write(f"heatmaps/{stem}.png", png_bytes(heatmap_16bit(self._heatmap(result, k)))))
+        if "raw" in self.outputs:
+            buffer = io.BytesIO()
+            np.save(buffer, result.raw.astype(np.float32), allow_pickle=False)
+            files.append(self._write(f"raw/{work.stem}.npy", buffer.getvalue()))
+        blank = [f"{result.classes[k].label}: {reason}" for k, reason in enumerate(result.reasons) if reason]
+        height, width = result.picture.rgb.shape[:2]
+        return Row(
+            number=work.number,
+            item=work.item,
+            status="done",
+            width=width,
+            height=height,
+            notes=(*result.notes, *blank),
+            predictions=tuple(Guess(one.index, one.label, one.probability) for one in result.predictions),
+            explained=tuple(one.label for one in result.classes),
+            files=tuple(files),
+            shard=work.shard,
+        )
+
+    def end_shard(self, shard: int, rows: Sequence[Row]) -> Sequence[Row]:
+        """Nothing: every file belongs to one picture."""
+        return rows
+
+    @property
+    def _ready(self) -> _Opened:
+        if self._opened is None:
+            raise UsageError("This job has not been opened.")
+        return self._opened
+
+    def _targets_of(self, work: Work, opened: _Opened) -> tuple[int, ...] | None:
+        if not isinstance(self.targets, str):
+            return opened.fixed
+        name = work.item.label if self.targets == LABEL else work.item.target
+        if not name:
+            raise TargetError(f"There is no {'label' if self.targets == LABEL else 'target class'} for it.")
+        return (opened.model.class_index(name),)
+
+    def _explained(self, batch: Sequence[Painted]) -> list[Explanation]:
+        opened = self._ready
+        targets: Any = TopClasses(self.top_k)
+        if batch[0].targets is not None:
+            targets = [list(one.targets or ()) for one in batch]
+        return explain_prepared(opened.model, opened.engine, [one.prepared for one in batch], targets, opened.look)
+
+    def _overlay(self, result: Explanation, k: int) -> bytes:
+        image = result.overlay(k, alpha=self.alpha, colormap=self.colormap, hide_below=self.hide_below)
+        if self.max_side is not None:
+            image.thumbnail((self.max_side, self.max_side), Image.Resampling.LANCZOS)
+        if self.overlay_format == "png":
+            return png_bytes(np.asarray(image))
+        buffer = io.BytesIO()
+        image.save(buffer, self.overlay_format, quality=self.quality)
+        return buffer.getvalue()
+
+    def _heatmap(self, result: Explanation, k: int) -> np.ndarray:
+        heatmap = result.heatmap(k)
+        if self.max_side is None or max(heatmap.shape) <= self.max_side:
+            return heatmap
+        image = Image.fromarray(heatmap)
+        image.thumbnail((self.max_side, self.max_side), Image.Resampling.BOX)
+        return np.asarray(image)
+
+    def _write(self, name: str, content: bytes) -> str:
+        path = self._ready.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+        return name
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What a job has in its worker."""
+
+    out: Path
+    model: LoadedModel
+    engine: Method
+    look: Look
+    fixed: tuple[int, ...] | None
+
+
+def _check_number(name: str, value: object, least: int, most: int | None) -> None:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if not number or value < least or (most is not None and value > most):  # type: ignore[operator]
+        upto = "" if most is None else f" to {most}"
+        raise UsageError(f"{name} is a whole number from {least}{upto}, not {value!r}.")
