@@ -80,7 +80,7 @@ def decode(
     """
     limits = limits or Limits.from_environment()
     ground = colour(background)
-    data = _read(source, limits.max_bytes)
+    data = read_bytes(source, limits)
     kind = kind_of(data)
     opener = opener_of(kind)
     with strict_loading, named_failures(kind):
@@ -96,6 +96,36 @@ def decode(
     return Picture(rgb, _name(source) if name is None else name, (*notes, *more), orientation)
 
 
+def read_bytes(source: object, limits: Limits) -> bytes:
+    """What ``decode`` reads: the bytes of a source, never more than may be.
+
+    Args:
+        source: as ``decode`` takes it.
+        limits: of which ``max_bytes`` is heeded; a file's size is looked at before it is read.
+
+    Raises:
+        DecodeError: no such file, no ordinary one, one that may not be read, an empty or too large one.
+        UsageError: ``source`` is of the wrong kind.
+    """
+    max_bytes = limits.max_bytes
+    if isinstance(source, bytes | bytearray | memoryview):
+        data = bytes(source)
+        check_bytes(len(data), max_bytes)
+    elif isinstance(source, str | os.PathLike):
+        data = _read_file(source, max_bytes)
+    elif hasattr(source, "read"):
+        with named_read_failures():
+            data = _read_stream(source, max_bytes)
+    else:
+        raise UsageError(
+            f"A {type(source).__name__} cannot be decoded; give a path, bytes or a binary file "
+            "(arrays go to Picture.from_array, Pillow images to Picture.from_pil)."
+        )
+    if not data:
+        raise DecodeError("The file is empty (0 bytes). Copy or download it again.")
+    return data
+
+
 def _from_environment(variable: str, default: int) -> int:
     text = os.environ.get(variable, "")
     if not text.strip():
@@ -109,33 +139,14 @@ def _from_environment(variable: str, default: int) -> int:
     return value
 
 
-def _read(source: object, max_bytes: int) -> bytes:
-    if isinstance(source, bytes | bytearray | memoryview):
-        data = bytes(source)
-        _check_bytes(len(data), max_bytes)
-    elif isinstance(source, str | os.PathLike):
-        data = _read_file(source, max_bytes)
-    elif hasattr(source, "read"):
-        with _named_read_failures():
-            data = _read_stream(source, max_bytes)
-    else:
-        raise UsageError(
-            f"A {type(source).__name__} cannot be decoded; give a path, bytes or a binary file "
-            "(arrays go to Picture.from_array, Pillow images to Picture.from_pil)."
-        )
-    if not data:
-        raise DecodeError("The file is empty (0 bytes). Copy or download it again.")
-    return data
-
-
 def _read_file(path: str | os.PathLike[Any], max_bytes: int) -> bytes:
-    with _named_read_failures():
+    with named_read_failures():
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
             raise DecodeError("This is a folder, not a picture. Give one of the files in it.")
         if not stat.S_ISREG(status.st_mode):  # opening a pipe may wait for ever
             raise DecodeError("This is a pipe or a device, not a file. Save its content as a file first.")
-        _check_bytes(status.st_size, max_bytes)
+        check_bytes(status.st_size, max_bytes)
         with open(path, "rb") as file:
             return _read_stream(file, max_bytes)
 
@@ -157,7 +168,12 @@ def _read_stream(file: Any, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _check_bytes(size: int, max_bytes: int) -> None:
+def check_bytes(size: int, max_bytes: int) -> None:
+    """Refuse a file of so many bytes where it is too large.
+
+    Raises:
+        DecodeError: it is.
+    """
     if size > max_bytes:
         raise _too_large(f"{size:,} bytes ({size / 2**20:.1f} MiB)", max_bytes)
 
@@ -168,7 +184,8 @@ def _too_large(found: str, max_bytes: int) -> DecodeError:
 
 
 @contextmanager
-def _named_read_failures() -> Iterator[None]:
+def named_read_failures() -> Iterator[None]:
+    """Turns whatever a block raises as it reads a file into a ``DecodeError`` that says why."""
     try:
         yield
     except DecodeError:

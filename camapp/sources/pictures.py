@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import csv
 import glob
 import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from camapp.errors import UsageError
+from camapp.sources.folders import walk_pictures
+from camapp.sources.text import (
+    LABEL_COLUMNS,
+    LIST_SUFFIXES,
+    PATH_COLUMNS,
+    TABLE_SUFFIXES,
+    list_lines,
+    printable,
+    table_rows,
+)
 
 Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-# Which files of a folder are taken for pictures; what a file really is, its content says when it is decoded.
-SUFFIXES = frozenset(
-    f".{ending}"
-    for ending in re.split(r"\W+", "jpg jpeg jpe jfif png webp gif avif tif tiff bmp heic heif ppm pgm pbm pnm")
-)
-LIST_SUFFIXES = (".txt", ".lst", ".list")
-TABLE_SUFFIXES = (".csv", ".tsv")
-# What the columns of a table of pictures may be called, in any case.
-PATH_COLUMNS = ("path", "file", "filename", "file_name", "filepath", "image", "picture", "name")
-LABEL_COLUMNS = ("label", "class", "class_name", "target", "category")
 
 
 @dataclass(frozen=True)
@@ -122,42 +119,18 @@ def _pictures_of(source: str) -> list[PictureFile]:
 
 
 def _in_folder(folder: Path) -> list[PictureFile]:
-    paths = [
-        Path(place) / name
-        for place, names in _visible(folder)
-        for name in names
-        if Path(name).suffix.lower() in SUFFIXES and not name.startswith(".")
-    ]
-    if not paths:
+    names = list(walk_pictures(str(folder)))
+    if not names:
         raise UsageError(f"There is no picture in the folder {folder} (no file that ends in .jpg, .png, .webp, ...).")
     return [
         replace(one, label=PurePosixPath(one.name).parts[0] if "/" in one.name else None)
-        for one in _named_from(sorted(paths), folder)
+        for one in _named_from([folder / name for name in names], folder)
     ]
 
 
-def _visible(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """A folder and those in it, with the names of their files: not hidden ones, and links to folders once."""
-    seen: set[str] = set()
-    for place, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(place)
-        if real in seen:  # a link back to where we have been
-            folders.clear()
-            continue
-        seen.add(real)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield place, names
-
-
 def _in_table(path: Path) -> list[PictureFile]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-            file.seek(0)
-            rows = list(csv.reader(file, delimiter=max(",;\t", key=first.count)))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path} is not a table of pictures: {error}. Give UTF-8 text with commas.") from error
-    heads = [cell.strip().lower() for cell in rows[0]] if rows else []
+    rows = table_rows(path)
+    heads = [cell.strip().lower() for cell in next(rows, (1, []))[1]]
     column = next((heads.index(name) for name in PATH_COLUMNS if name in heads), None)
     if column is None:
         raise UsageError(
@@ -166,9 +139,7 @@ def _in_table(path: Path) -> list[PictureFile]:
         )
     labels = next((heads.index(name) for name in LABEL_COLUMNS if name in heads), None)
     found = []
-    for number, row in enumerate(rows[1:], start=2):
-        if not any(row):
-            continue
+    for number, row in rows:
         if len(row) != len(heads) or not row[column].strip():
             raise UsageError(
                 f"The table {path} is wrong in line {number}: {len(row)} cells under {len(heads)} columns, or no path."
@@ -182,11 +153,7 @@ def _in_table(path: Path) -> list[PictureFile]:
 
 
 def _in_list(path: Path) -> list[PictureFile]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not a list of pictures: it is not UTF-8 text. Give one path a line.") from error
-    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    names = list(list_lines(path))
     if not names:
         raise UsageError(f"The list {path} names no picture. Give one path a line.")
     return [PictureFile(path.parent / Path(name).expanduser(), Path(name).as_posix()) for name in names]
@@ -197,9 +164,8 @@ def _named_from(paths: list[Path], folder: Path) -> list[PictureFile]:
 
 
 def _printable(path: Path) -> str:
-    """The path as text that any file can hold; names of files need not be Unicode."""
-    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+    return printable(path.as_posix())
 
 
 def _text(label: str | None) -> str | None:
-    return None if label is None else os.fsencode(label).decode("utf-8", "backslashreplace")
+    return None if label is None else printable(label)

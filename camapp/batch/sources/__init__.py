@@ -1,0 +1,7 @@
+"""Sources of an export: which inputs there are, whether they changed, and their bytes."""
+
+from camapp.batch.sources.fingerprint import Fingerprint, fingerprint_of
+from camapp.batch.sources.listing import Source, list_items
+from camapp.batch.sources.reading import Reader
+
+__all__ = ["Fingerprint", "Reader", "Source", "fingerprint_of", "list_items"]

@@ -1,0 +1,147 @@
+"""Which inputs a source means: folders, patterns, lists, tables, archives and any mixture of them, one by one."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TypeAlias
+
+from camapp.batch.records import Item
+from camapp.batch.sources.folders import (
+    fixed_folder,
+    from_standard_input,
+    in_folder,
+    in_list,
+    matching,
+)
+from camapp.batch.sources.names import UniqueNames, name_of
+from camapp.batch.sources.tables import PARQUET_SUFFIXES, Columns, in_table
+from camapp.batch.sources.tar_archives import in_tar
+from camapp.batch.sources.zip_archives import in_zip
+from camapp.errors import UsageError
+from camapp.sources.folders import is_picture_name
+from camapp.sources.text import LIST_SUFFIXES, TABLE_SUFFIXES
+
+Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+STANDARD_INPUT = "-"
+_TABLES = (*TABLE_SUFFIXES, *PARQUET_SUFFIXES)
+_CONTAINERS = (*LIST_SUFFIXES, *_TABLES, ".zip", ".tar")
+# A member of a compressed stream is only reached through all that lies before it.
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".gz", ".7z", ".rar")
+
+
+def list_items(
+    source: Source,
+    *,
+    path_column: str | None = None,
+    label_column: str | None = None,
+    target_column: str | None = None,
+) -> Iterator[Item]:
+    """The inputs of a source, one by one and always in the same order, in little memory however many there are.
+
+    ======================  ==============================================  ====================  =================
+    source                  inputs                                          order                 label
+    ======================  ==============================================  ====================  =================
+    a folder                its files that end like pictures, with those    by name, folder by    first subfolder
+                            of its subfolders; nothing hidden; a folder     folder
+                            that links lead to once
+    a file                  itself
+    ``"photos/**/*.jpg"``   the files that match; where it ends like one    by name
+                            of those below, what they name
+    .txt, .lst, .list       the paths in it, one a line, from its own       as listed
+                            folder; not lines that begin with ``#``
+    .csv, .tsv, .parquet    the paths in a column, from its own folder      as listed             a column
+    .zip                    its files that end like pictures, as in a       as packed             first subfolder
+                            folder
+    .tar                    the same; not links                             as packed             ``KEY.cls`` or
+                                                                                                  ``KEY.json`` beside
+                                                                                                  ``KEY.jpg``, or
+                                                                                                  first subfolder
+    ``"-"``                 the paths on standard input, one a line         as they come
+    ======================  ==============================================  ====================  =================
+
+    Names are relative to the source, have forward slashes and no ``..``, also where an archive or a table has; names
+    that come twice get a number. A picture that is named twice is two inputs: a table may ask for two classes of it.
+
+    Args:
+        source: one of these, or a sequence of them.
+        path_column: of tables; by default the first of "path", "file", "filename", ... that is there, in any case.
+        label_column: the same; by default "label", "class", "class_name" or "category", or none.
+        target_column: the class to explain, an index or a name; by default "target" or "target_class", or none.
+
+    Returns:
+        The inputs. Whether there is any has been tried; what is wrong further on is raised when it is reached.
+
+    Raises:
+        UsageError: there is nothing at the source, no picture in it, or something that cannot be read; a column that
+            is not there.
+    """
+    parts = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not parts:
+        raise UsageError("The source names no picture. Give a folder, a file, a pattern, an archive or a list.")
+    paths = [os.fsdecode(part) for part in parts]
+    columns = Columns(path_column, label_column, target_column)
+    if columns and not any(path.lower().endswith(_TABLES) for path in paths):
+        raise UsageError(
+            f"Columns are named ({', '.join(name for name in vars(columns).values() if name)}), but no source is a "
+            f"table ({', '.join(_TABLES)}). Give a table, or leave the columns out."
+        )
+    items = _named(paths, columns)
+    return chain([next(items)], items)
+
+
+def _named(paths: list[str], columns: Columns) -> Iterator[Item]:
+    names = UniqueNames()
+    for path in paths:
+        for item in _items_of(path, columns, alone=len(paths) == 1):
+            name = names.take(item.name)
+            yield item if name == item.name else replace(item, name=name)
+
+
+def _items_of(source: str, columns: Columns, *, alone: bool) -> Iterator[Item]:
+    if source == STANDARD_INPUT:
+        return from_standard_input()
+    path = os.path.expanduser(source)
+    if os.path.isdir(path):
+        return in_folder(path)
+    if os.path.exists(path):
+        return _in_file(path, columns)
+    if glob.has_magic(source):
+        return _in_pattern(path, columns)
+    if alone or not is_picture_name(path):
+        raise UsageError(f'There is nothing at "{source}". Check the path and its spelling.')
+    return iter([_file(path)])  # one of many: it fails alone, when it is read
+
+
+def _in_file(path: str, columns: Columns) -> Iterator[Item]:
+    ending = path.lower()
+    if ending.endswith(LIST_SUFFIXES):
+        return in_list(path)
+    if ending.endswith(_TABLES):
+        return in_table(path, columns)
+    if ending.endswith(".zip"):
+        return in_zip(path)
+    if ending.endswith(".tar"):
+        return in_tar(path)
+    if ending.endswith(_COMPRESSED):
+        raise UsageError(
+            f"{path} is compressed as a whole, so that no picture in it can be read alone. Unpack it, and give the "
+            "folder; or pack it again as .zip, or as .tar without compression."
+        )
+    return iter([_file(path)])
+
+
+def _in_pattern(pattern: str, columns: Columns) -> Iterator[Item]:
+    hits = matching(pattern)
+    if pattern.lower().endswith((*_CONTAINERS, *_COMPRESSED)):
+        return chain.from_iterable(_in_file(hit, columns) for hit in hits)
+    start = len(fixed_folder(pattern))
+    return (Item(name_of(hit[start:]), hit) for hit in hits)
+
+
+def _file(path: str) -> Item:
+    return Item(name_of(os.path.basename(path)), path)
