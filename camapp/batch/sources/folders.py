@@ -14,6 +14,9 @@ from camapp.errors import UsageError
 from camapp.sources.folders import walk_pictures
 from camapp.sources.text import list_lines
 
+# What a folder may hold in place of pictures.
+_IN_PATTERNS = (".tar", ".zip", ".parquet")
+
 
 def in_folder(folder: str) -> Iterator[Item]:
     """The pictures of a folder and its subfolders, labelled with the first of these.
@@ -27,7 +30,17 @@ def in_folder(folder: str) -> Iterator[Item]:
         item = Item(name, os.path.join(folder, path), label=first_folder(name))
         yield item
     if item is None:
-        raise UsageError(f"There is no picture in the folder {folder} (no file that ends in .jpg, .png, .webp, ...).")
+        raise UsageError(
+            f"There is no picture in the folder {folder} (no file that ends in .jpg, .png, .webp, ...)."
+            f"{_other_sources(folder)}"
+        )
+
+
+def _other_sources(folder: str) -> str:
+    """What to give instead of a folder of archives or tables."""
+    endings = (os.path.splitext(name)[1].lower() for name in sorted(os.listdir(folder)))
+    found = next((ending for ending in endings if ending in _IN_PATTERNS), None)
+    return f' For the {found} files in it, give "{os.path.join(folder, "*" + found)}".' if found else ""
 
 
 def matching(pattern: str) -> list[str]:

@@ -86,10 +86,13 @@ def _parquet(path: str, columns: Columns) -> Iterator[tuple[str, str | None, str
             for index in at:
                 if index is not None and pa.types.is_nested(schema.field(index).type):
                     raise UsageError(
-                        f'The column "{schema.names[index]}" of {path} holds {schema.field(index).type}, not text. Write '
-                        "the pictures to files, or name a column of paths with path_column."
+                        f'The column "{schema.names[index]}" of {path} holds {schema.field(index).type}, not text. '
+                        "Write the pictures to files, or name a column of paths with path_column."
                     )
             names = [schema.names[index] if index is not None else None for index in at]
+            for name in names:
+                if schema.names.count(name) > 1:
+                    raise UsageError(f'The table {path} has two columns "{name}". Rename one of them.')
             number = 0
             for batch in file.iter_batches(_ROWS_AT_ONCE, columns=list({name for name in names if name is not None})):
                 absent: list[Any] = [None] * batch.num_rows
@@ -130,7 +133,8 @@ def _column(
     if wanted.lower() in plain:
         return plain.index(wanted.lower())
     raise UsageError(
-        f'The table {path} has no column "{named}" ({kind}_column); it has {_listed(heads)}.{did_you_mean(named, heads)}'
+        f'The table {path} has no column "{named}" ({kind}_column); it has {_listed(heads)}.'
+        f"{did_you_mean(named, heads)}"
     )
 
 

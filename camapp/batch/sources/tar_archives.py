@@ -49,7 +49,9 @@ def in_tar(path: str) -> Iterator[Item]:
 
 def _items(path: str, file: BinaryIO) -> Iterator[Item]:
     """The pictures, held back until their sample is complete: labels may come after them."""
-    key, sample, labels = "", [], dict[str, str]()
+    key = ""
+    sample: list[Item] = []
+    labels: dict[str, str] = {}
     for member in _files(path, file):
         folder, name = os.path.split(member.name)
         stem, dot, ending = name.partition(".")
@@ -69,7 +71,7 @@ def _files(path: str, file: BinaryIO) -> Iterator[tarfile.TarInfo]:
         with tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as archive:
             end = 0
             while (member := archive.next()) is not None:
-                archive.members = []  # tarfile keeps all that it has met
+                archive.members = []  # type: ignore[attr-defined] # it keeps all that it has met (Python 3.11)
                 if archive.offset <= end:  # a size below zero leads back for ever
                     raise tarfile.ReadError("a file of no possible size")
                 end = archive.offset
@@ -80,8 +82,8 @@ def _files(path: str, file: BinaryIO) -> Iterator[tarfile.TarInfo]:
                 raise tarfile.ReadError(f"a damaged header at byte {archive.offset:,}")
     except (tarfile.TarError, EOFError, UnicodeError) as error:
         raise UsageError(
-            f"The archive {path} is no .tar without compression, or is damaged: {error}. Copy it again, or pack it anew "
-            "(tar -cf)."
+            f"The archive {path} is no .tar without compression, or is damaged: {error}. Copy it again, or pack it "
+            "anew (tar -cf)."
         ) from error
 
 

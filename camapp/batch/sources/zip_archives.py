@@ -19,6 +19,7 @@ from camapp.sources.folders import is_picture_name
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 # Deflate turns a byte into at most 1,032 (a match of 258 bytes takes 2 bits); who claims more is lying.
 MOST_FROM_A_BYTE = 1032
+_OTHER_METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard", 95: "XZ"}
 _ENCRYPTED = 0x1 | 0x40
 _HEADER = struct.Struct("<4s22x2H")
 _CHUNK = 1 << 16
@@ -66,10 +67,8 @@ def read_member(file: BinaryIO, entry: ZipEntry, limits: Limits) -> bytes:
     if entry.flags & _ENCRYPTED:
         raise DecodeError("It is encrypted in its archive. Unpack the archive with its password, and give the folder.")
     if entry.method not in (STORED, DEFLATED):
-        name = zipfile.compressor_names.get(entry.method, f"method {entry.method}")
-        raise DecodeError(
-            f"It is packed with {name}, which is not read. Pack the archive anew with deflate, or unpack it."
-        )
+        name = _OTHER_METHODS.get(entry.method, f"method {entry.method}")
+        raise DecodeError(f"It is packed with {name}, which is not read. Pack the archive with deflate, or unpack it.")
     check_bytes(entry.size, limits.max_bytes)
     if entry.size > MOST_FROM_A_BYTE * entry.packed or (entry.method == STORED and entry.size != entry.packed):
         raise DecodeError(
