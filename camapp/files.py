@@ -15,6 +15,8 @@ from camapp.errors import UsageError
 
 # File systems take 255 bytes a name; the rest is left for what is appended.
 LONGEST_STEM_BYTES = 120
+# As _hidden_beside makes them.
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.(part|old)", re.DOTALL)
 
 
 def safe_stem(name: str) -> str:
@@ -79,6 +81,11 @@ def whole_folder(path: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file or folder of this name is what a write that was killed has left."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def put_aside(path: Path) -> list[Path]:
