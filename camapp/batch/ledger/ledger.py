@@ -101,8 +101,10 @@ class Ledger:
                 files of something else; it cannot be written; another run is writing into it. Nothing was changed.
         """
         check_count("shard_size", shard_size, 1)
-        out, wanted = Path(out).absolute(), checked_settings(settings)
-        _refuse(out, state_of(out), wanted, shard_size, overwrite, resume)
+        out, wanted = _absolute(out), checked_settings(settings)
+        state = state_of(out)
+        if state != "finished" or not (out / WORKSHOP).exists():  # else a run was killed at its very end: see below
+            _refuse(out, state, wanted, shard_size, overwrite, resume)
         made = _missing_folders(out)
         try:
             lock = Lock.take(out / WORKSHOP)
@@ -114,7 +116,7 @@ class Ledger:
         try:
             state = state_of(out)
             if state == "finished" and not overwrite:
-                clean_up(out)  # what a run that was killed at its very end left
+                clean_up(out)
             _refuse(out, state, wanted, shard_size, overwrite, resume)
             if state == "unfinished" and not overwrite:
                 return cls._resumed(out, lock, items(), fingerprint())
@@ -272,6 +274,15 @@ class Ledger:
             "seconds": round(seconds, 3),
             "inputs_per_second": round(run.total / seconds, 3) if seconds else None,
         }
+
+
+def _absolute(out: str | os.PathLike[str]) -> Path:
+    path = Path(out).expanduser().absolute()
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # pyarrow opens no such file (26.0)
+        raise UsageError(f"The name of the folder {os.fsencode(path)!r} is not Unicode. Give another.") from None
+    return path
 
 
 def _refuse(out: Path, state: State, settings: dict[str, Any], shard_size: int, overwrite: bool, resume: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,18 +166,14 @@ PARQUET_OPTIONS: dict[str, Any] = {
 }
 
 _READ: dict[str, Callable[[Row], Any]] = {
-    **{
-        name: (lambda row, name=name: getattr(row.item, name)) for name in ("name", "path", "member", "label", "target")
-    },
-    **{name: (lambda row, name=name: getattr(row, name)) for name in ("number", "status", "reason", "width", "height")},
+    **{name: attrgetter(f"item.{name}") for name in ("name", "path", "member", "label", "target")},
+    **{name: attrgetter(name) for name in ("number", "status", "reason", "width", "height")},
     "notes": lambda row: row.notes,
     "predictions": lambda row: [
         {"index": guess.index, "label": guess.label, "probability": _finite(guess.probability)}
         for guess in row.predictions
     ],
-    "explained": lambda row: row.explained,
-    "files": lambda row: row.files,
-    "shard": lambda row: row.shard,
+    **{name: attrgetter(name) for name in ("explained", "files", "shard")},
     "seconds": lambda row: _finite(row.seconds),
 }
 
