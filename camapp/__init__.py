@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from camapp.backbones.layers import LayerInfo, list_layers
     from camapp.backbones.load import LoadedModel
     from camapp.backbones.wrap import wrap_model
+    from camapp.batch import ExportReport, export_features, export_heatmaps
     from camapp.cam.methods.gradcam import GradCAM
     from camapp.cam.result import CamResult
     from camapp.cam.targets import TopClasses
@@ -61,6 +62,7 @@ _HOMES = {
     "DebugHookManager": "camapp.hooks.debug",
     "DecodeError": "camapp.errors",
     "Explanation": "camapp.explanation",
+    "ExportReport": "camapp.batch",
     "FeatureExtractor": "camapp.features",
     "FeatureTable": "camapp.features.table",
     "Features": "camapp.features",
@@ -91,6 +93,8 @@ _HOMES = {
     "decode": "camapp.images.decode",
     "evaluate": "camapp.evaluation.run",
     "explain": "camapp.explainer",
+    "export_features": "camapp.batch",
+    "export_heatmaps": "camapp.batch",
     "extract_features": "camapp.transfer",
     "inspect_pictures": "camapp.inspection",
     "list_cards": "camapp.backbones.cards",
@@ -110,6 +114,7 @@ __all__ = [
     "DebugHookManager",
     "DecodeError",
     "Explanation",
+    "ExportReport",
     "FeatureExtractor",
     "FeatureTable",
     "Features",
@@ -140,6 +145,8 @@ __all__ = [
     "decode",
     "evaluate",
     "explain",
+    "export_features",
+    "export_heatmaps",
     "extract_features",
     "inspect_pictures",
     "list_cards",

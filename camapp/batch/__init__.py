@@ -1,1 +1,23 @@
 """Many pictures: sources of any size, exported shard by shard, each input accounted for, resumed anywhere."""
+
+from camapp.batch.export import (
+    Columns,
+    ExportReport,
+    RunOptions,
+    TooManyFailures,
+    export_features,
+    export_heatmaps,
+)
+from camapp.batch.ledger import iterate_manifest, read_manifest, read_run
+
+__all__ = [
+    "Columns",
+    "ExportReport",
+    "RunOptions",
+    "TooManyFailures",
+    "export_features",
+    "export_heatmaps",
+    "iterate_manifest",
+    "read_manifest",
+    "read_run",
+]

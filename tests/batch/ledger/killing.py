@@ -37,7 +37,9 @@ def at_every_step(place: Path, prepare: Callable[[Path], None], run: Callable[[P
         step += 1
 
 
-def after_some_time(place: Path, prepare: Callable[[Path], None], run: Callable[[Path, Path], None]) -> dict[str, object]:
+def after_some_time(
+    place: Path, prepare: Callable[[Path], None], run: Callable[[Path, Path], None]
+) -> dict[str, object]:
     """Kill a run after ever longer times, until one comes through; check each that did not."""
     prepare(place / "whole")
     assert in_a_fork(lambda: run(place / "whole", place / "whole.log")) == 0

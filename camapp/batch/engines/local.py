@@ -1,0 +1,221 @@
+"""The local engine: lanes in processes of this machine, one shard after the other; one that dies is replaced."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import cv2
+import torch
+
+from camapp.batch.jobs.job import Job
+from camapp.batch.lane import Lane, Shards, Told
+from camapp.errors import CamappError, UsageError
+
+# A shard that ended so many workers is not given to another one.
+MOST_DEATHS = 3
+
+
+class WorkersLost(CamappError):  # noqa: N818 - says what happened
+    """Workers died again and again on one shard."""
+
+
+def run_local(
+    job: Job,
+    shards: Shards,
+    out: Path,
+    todo: Sequence[int],
+    *,
+    workers: int,
+    threads: int,
+    told: Told,
+    stop: threading.Event,
+) -> None:
+    """Run shards in this process (``workers=1``) or in several; returns when all are done, or soon after ``stop``.
+
+    Args:
+        job: what is done with each picture.
+        shards: where inputs come from and rows go; picklable for several workers.
+        out: the folder of the export.
+        todo: the numbers of the shards.
+        workers: how many processes.
+        threads: of each, for decoding and writing beside the model.
+        told: called with how many inputs were done and how many failed since the last time.
+        stop: once it is set, shards that have begun are finished and no other begins.
+
+    Raises:
+        CamappError: what a worker ended with.
+        OSError: a file that cannot be written.
+        UsageError: a job that cannot be sent to other processes.
+    """
+    if workers <= 1 or len(todo) <= 1:
+        with _one_thread():
+            lane = Lane(job, shards, out, threads=threads)
+            for shard in todo:
+                if stop.is_set():
+                    return
+                lane.run(shard, told)
+        return
+    _Crew(_Orders(_packed(job, shards), out, threads), list(todo), told, stop).run(workers)
+
+
+@dataclass(frozen=True)
+class _Orders:
+    """What every worker is sent when it begins."""
+
+    packed: bytes
+    out: Path
+    threads: int
+
+
+def _packed(job: Job, shards: Shards) -> bytes:
+    try:
+        return pickle.dumps((job, shards))
+    except Exception as error:  # what a user's model may raise here is anything
+        raise UsageError(
+            f"This model cannot be sent to other processes: {error}. Give workers=1, or a card's name instead of a "
+            "loaded model."
+        ) from error
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch compute in one thread: with several the last digits depend on how many, and bytes on the machine.
+
+    What several processors are for is several workers, which share nothing and wait for nothing.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class _Worker:
+    """One process, and the shard that it has."""
+
+    def __init__(self, context: Any, orders: _Orders) -> None:
+        self.connection, theirs = context.Pipe()
+        self.shard: int | None = None
+        self.told = (0, 0)  # of its shard
+        self.process = context.Process(target=_work, args=(orders, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def end(self) -> None:
+        """Let it go, or end it."""
+        self.connection.close()
+        self.process.join(5)
+        if self.process.is_alive():
+            self.process.terminate()
+            self.process.join()
+
+
+class _Crew:
+    """Hands shards to workers, and takes back those of workers that died."""
+
+    def __init__(self, orders: _Orders, todo: list[int], told: Told, stop: threading.Event) -> None:
+        self._orders = orders
+        self._todo = deque(todo)
+        self._told = told
+        self._stop = stop
+        self._deaths: dict[int, int] = {}
+        self._context = multiprocessing.get_context("spawn")
+        self._workers: list[_Worker] = []
+
+    def run(self, count: int) -> None:
+        """Until all is done, or the shards under way once the export shall stop."""
+        try:
+            for _ in range(min(count, len(self._todo))):
+                self._workers.append(_Worker(self._context, self._orders))
+                self._give(self._workers[-1])
+            while any(worker.shard is not None for worker in self._workers):
+                self._listen()
+        finally:
+            for worker in self._workers:
+                worker.end()
+
+    def _give(self, worker: _Worker) -> None:
+        worker.shard, worker.told = None, (0, 0)
+        if self._todo and not self._stop.is_set():
+            worker.shard = self._todo.popleft()
+            worker.connection.send(worker.shard)
+
+    def _listen(self) -> None:
+        busy = [worker for worker in self._workers if worker.shard is not None]
+        ready = wait([worker.connection for worker in busy], timeout=1.0)
+        for worker in busy:
+            if worker.connection not in ready:
+                continue
+            try:
+                kind, *rest = worker.connection.recv()
+            except (EOFError, OSError):
+                self._replace(worker)
+                continue
+            if kind == "told":
+                worker.told = (worker.told[0] + rest[0], worker.told[1] + rest[1])
+                self._told(*rest)
+            elif kind == "done":
+                self._give(worker)
+            else:
+                raise rest[0]
+
+    def _replace(self, worker: _Worker) -> None:
+        """A worker died: another one gets its shard."""
+        shard = worker.shard
+        assert shard is not None, "only workers with a shard are listened to"
+        worker.end()
+        self._workers.remove(worker)
+        self._told(-worker.told[0], -worker.told[1])  # they are done once more
+        self._deaths[shard] = self._deaths.get(shard, 0) + 1
+        if self._deaths[shard] >= MOST_DEATHS:
+            code = worker.process.exitcode
+            raise WorkersLost(
+                f"{MOST_DEATHS} workers died on shard {shard} (exit code {code}), for lack of memory or by a fault of "
+                "a library. What was done is kept. Resume with fewer workers or a smaller batch size."
+            )
+        self._todo.appendleft(shard)
+        self._workers.append(_Worker(self._context, self._orders))
+        self._give(self._workers[-1])
+
+
+def _work(orders: _Orders, connection: Connection) -> None:
+    """A worker's whole life: shards come, words go, until the other end is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    try:
+        job, shards = pickle.loads(orders.packed)
+        lane = Lane(job, shards, orders.out, threads=orders.threads)
+        while True:
+            lane.run(connection.recv(), _teller(connection))
+            connection.send(("done",))
+    except (EOFError, BrokenPipeError):
+        return
+    except Exception as error:  # handed to the parent, which raises it
+        connection.send(("error", _sendable(error)))
+
+
+def _teller(connection: Connection) -> Callable[[int, int], None]:
+    def told(done: int, failed: int) -> None:
+        connection.send(("told", done, failed))
+
+    return told
+
+
+def _sendable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

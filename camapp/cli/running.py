@@ -1,0 +1,143 @@
+"""What the commands of exports share: their options, progress, signals and exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from camapp.cli.options import SOME_FAILED
+from camapp.terminal import complain, err, out, print_object
+
+if TYPE_CHECKING:
+    from camapp.batch import ExportReport, RunOptions
+
+INTERRUPTED = 130
+# Seconds between two lines of --json.
+_EVERY = 1.0
+
+BatchesOption = Annotated[int, typer.Option("--batch-size", help="How many pictures run at once.")]
+ShardOption = Annotated[int, typer.Option("--shard-size", help="Pictures in a shard, which is done as a whole or not.")]
+ProcessesOption = Annotated[
+    int | None, typer.Option("--workers", help="Processes; one a processor on the CPU, one on a GPU.")
+]
+ErrorsOption = Annotated[int | None, typer.Option("--max-errors", help="End once more pictures than that have failed.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="End at the first picture that fails.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Start anew where the folder holds an export.")]
+JsonLinesOption = Annotated[bool, typer.Option("--json", help="Progress and result as JSON, one object a line.")]
+
+
+def exported(run: Callable[[RunOptions], Any], options: RunOptions, *, as_json: bool) -> None:
+    """Run an export with progress, end it cleanly on SIGINT and SIGTERM, and say how it ended.
+
+    Exit codes: 0 all done, 3 finished with failures, 130 ended early; errors as in all commands.
+    """
+    stop = threading.Event()
+    with _signals(stop), _progress(as_json) as progress:
+        report: ExportReport = run(replace(options, progress=progress, stop=stop))
+    _tell(report, as_json=as_json)
+    if not report.finished:
+        so_far = report.done + report.failed
+        complain(f"ended early, {so_far:,} of {report.total:,} done; resume with the same command")
+        raise typer.Exit(INTERRUPTED)
+    if report.failed:
+        complain(f"{report.failed:,} of {report.total:,} pictures failed; {report.out / 'manifest.parquet'} says why")
+        raise typer.Exit(SOME_FAILED)
+
+
+def _tell(report: ExportReport, *, as_json: bool) -> None:
+    if as_json:
+        print_object(
+            {
+                "event": "finished" if report.finished else "ended",
+                "out": str(report.out),
+                "total": report.total,
+                "done": report.done,
+                "failed": report.failed,
+                "resumed": report.resumed,
+                "seconds": round(report.seconds, 3),
+                "pictures_a_second": round(report.rate, 3),
+            }
+        )
+        return
+    resumed = " (resumed)" if report.resumed else ""
+    out.print(
+        f"{report.done:,} of {report.total:,} pictures in {report.out}{resumed}, {report.rate:.1f} a second",
+        markup=False,
+    )
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """The first SIGINT or SIGTERM lets the shards under way finish; the next one ends at once."""
+    before: dict[signal.Signals, Any] = {}
+
+    def on_signal(number: int, frame: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        complain("finishing the shards under way; once more ends at once")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(as_json: bool) -> Iterator[Callable[[int, int, int], None] | None]:
+    if as_json:
+        yield _json_lines()
+    elif err.is_terminal and sys.stderr.isatty():
+        with _bar() as told:
+            yield told
+    else:
+        yield None
+
+
+def _json_lines() -> Callable[[int, int, int], None]:
+    last = time.monotonic()
+
+    def told(done: int, failed: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _EVERY:
+            last = now
+            print_object({"event": "progress", "done": done, "failed": failed, "total": total})
+
+    return told
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int, int], None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("exporting", total=None, rate="")
+        start = time.monotonic()
+        first: list[int] = []
+
+        def told(done: int, failed: int, total: int) -> None:
+            first.append(done + failed) if not first else None
+            rate = (done + failed - first[0]) / max(1e-3, time.monotonic() - start)
+            words = "exporting" if not failed else f"exporting, {failed:,} failed"
+            bar.update(task, completed=done + failed, total=total, rate=f"{rate:.1f}/s", description=words)
+
+        yield told

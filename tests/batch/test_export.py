@@ -1,0 +1,348 @@
+"""An export accounts for every input, whatever runs it, wherever it is ended, and however often it is started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import camapp
+from camapp.batch import RunOptions, TooManyFailures, export_features, export_heatmaps, read_manifest, read_run
+from camapp.errors import TargetError, UsageError
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+BROKEN = {
+    "empty.jpg": (b"", "empty"),
+    "text.png": (b"no picture at all, only words", "not a picture"),
+    "half.jpg": ((ASSETS / "chelsea.jpg").read_bytes()[:4000], "damaged"),
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve small pictures in folders, of several formats and odd names, and three broken ones among them."""
+    folder = tmp_path_factory.mktemp("source")
+    pictures = [Image.open(ASSETS / name).convert("RGB") for name in ("chelsea.jpg", "coffee.jpg", "rocket.jpg")]
+    names = ["a/one.png", "a/One.jpg", "a/two words.webp", "b/ünïcode.png", "b/" + "x" * 180 + ".jpg", "b/c/deep.bmp"]
+    names += ["a/one.jpg", "z1.png", "z2.png", "z3.png", "z4.png", "z5.png"]
+    for number, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pictures[number % 3].resize((60 + 5 * number, 48)).save(path)
+    for name, (content, _) in BROKEN.items():
+        (folder / "b" / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return camapp.load_model("efficientnet_lite0", device="cpu")
+
+
+def files_of(out: Path) -> dict[str, bytes]:
+    """Everything that an export left, times aside."""
+    found = {}
+    for path in sorted(out.rglob("*")):
+        if path.is_file() and path.name not in ("run.json", "manifest.parquet"):
+            found[path.relative_to(out).as_posix()] = path.read_bytes()
+    return found
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    rows = read_manifest(out).to_pylist()
+    for row in rows:
+        row.pop("seconds")
+    return rows
+
+
+@pytest.fixture(scope="module")
+def whole(model: Any, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An unbroken run in this process."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    report = export_heatmaps(model, source, out, batch_size=3, shard_size=4, run=RunOptions(workers=1, threads=2))
+    assert (report.total, report.done, report.failed, report.finished, report.resumed) == (15, 12, 3, True, False)
+    return out
+
+
+def test_every_input_has_a_row_and_exactly_the_broken_ones_failed_with_the_reason(whole: Path, source: Path) -> None:
+    rows = rows_of(whole)
+    assert [row["number"] for row in rows] == list(range(15))
+    assert {row["name"] for row in rows} == {path.relative_to(source).as_posix() for path in source.rglob("*.*")}
+    failed = {Path(row["name"]).name: row["reason"] for row in rows if row["status"] == "failed"}
+    assert set(failed) == set(BROKEN)
+    for name, (_, reason) in BROKEN.items():
+        assert reason in failed[name].lower() or name == "text.png", (name, failed[name])
+    assert all(row["files"] for row in rows if row["status"] == "done")
+    assert all(not row["files"] for row in rows if row["status"] == "failed")
+
+
+def test_every_file_of_the_manifest_opens_and_there_is_no_other(whole: Path) -> None:
+    named = [file for row in rows_of(whole) for file in row["files"]]
+    assert sorted(named) == sorted(files_of(whole))
+    assert len({name.casefold() for name in named}) == len(named) == 36
+    for name in named:
+        if name.endswith(".npy"):
+            assert np.isfinite(np.load(whole / name)).all()
+        else:
+            with Image.open(whole / name) as image:
+                image.load()
+    assert any(name.startswith("overlays/b/ünïcode") for name in named)
+    assert not (whole / ".camapp").exists()
+    facts = read_run(whole)
+    assert facts["settings"]["method"] == "gradcam"
+    assert facts["settings"]["weights"]["sha256"]
+
+
+def test_what_comes_out_is_what_explain_gives_for_each_picture_alone(model: Any, whole: Path, source: Path) -> None:
+    for row in rows_of(whole):
+        if row["status"] == "done":
+            single = camapp.explain(model, source / row["name"])
+            raw = next(file for file in row["files"] if file.startswith("raw/"))
+            np.testing.assert_allclose(np.load(whole / raw), single.raw, rtol=1e-4, atol=1e-5)
+            assert row["explained"] == [single.classes[0].label]
+            assert row["predictions"][0]["probability"] == pytest.approx(single.predictions[0].probability, abs=1e-5)
+
+
+def test_workers_and_threads_change_no_byte(whole: Path, source: Path, tmp_path: Path) -> None:
+    report = export_heatmaps(
+        "efficientnet_lite0", source, tmp_path / "out", batch_size=3, shard_size=4, run=RunOptions(workers=2, threads=0)
+    )
+    assert report.finished
+    assert files_of(tmp_path / "out") == files_of(whole)
+    assert rows_of(tmp_path / "out") == rows_of(whole)
+
+
+def test_an_export_that_is_ended_between_shards_goes_on_where_it_was(
+    model: Any, whole: Path, source: Path, tmp_path: Path
+) -> None:
+    out, stop = tmp_path / "out", threading.Event()
+    options = {"batch_size": 3, "shard_size": 4}
+
+    def run(**more: Any) -> Any:
+        return export_heatmaps(model, source, out, **options, run=RunOptions(workers=1, threads=0, **more))
+
+    first = run(stop=stop, progress=lambda done, failed, total: stop.set())
+    assert not first.finished
+    assert 0 < first.this_run == first.done + first.failed < 15
+    kept = {path: path.stat().st_mtime_ns for path in (out / ".camapp" / "shards").iterdir()}
+    with pytest.raises(UsageError, match=r"(?s)top_k.*1.*2"):
+        export_heatmaps(model, source, out, top_k=2, **options)
+    assert {path: path.stat().st_mtime_ns for path in (out / ".camapp" / "shards").iterdir()} == kept
+    second = run()
+    assert second.finished
+    assert second.resumed
+    assert second.this_run == 15 - first.this_run
+    assert files_of(out) == files_of(whole)
+    assert rows_of(out) == rows_of(whole)
+    with pytest.raises(UsageError, match="finished"):
+        run()
+    assert run(overwrite=True).this_run == 15
+
+
+def test_a_source_that_changed_is_refused(model: Any, source: Path, tmp_path: Path) -> None:
+    mine, out, stop = tmp_path / "source", tmp_path / "out", threading.Event()
+    shutil.copytree(source, mine)
+    run = RunOptions(workers=1, threads=0, stop=stop, progress=lambda *_: stop.set())
+    assert not export_heatmaps(model, mine, out, outputs=("raw",), shard_size=4, run=run).finished
+    (mine / "a" / "new.png").write_bytes((mine / "z1.png").read_bytes())
+    with pytest.raises(UsageError, match="changed"):
+        export_heatmaps(model, mine, out, outputs=("raw",), shard_size=4)
+
+
+def test_too_many_failures_end_it_and_are_kept(model: Any, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = RunOptions(workers=1, threads=0, max_errors=0)
+    with pytest.raises(TooManyFailures, match="more than 0"):
+        export_heatmaps(model, source, out, outputs=("raw",), batch_size=2, shard_size=5, run=run)
+    report = export_heatmaps(
+        model, source, out, outputs=("raw",), batch_size=2, shard_size=5, run=RunOptions(workers=1)
+    )
+    assert report.resumed
+    assert (report.done, report.failed) == (12, 3)
+
+
+def test_features_of_shards_are_those_of_the_extractor(model: Any, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    report = export_features(
+        model, source, out, layers=["blocks.3", "penultimate"], batch_size=4, shard_size=6, run=RunOptions(workers=1)
+    )
+    assert (report.done, report.failed) == (12, 3)
+    tables = [camapp.load_features(path) for path in sorted((out / "features").iterdir())]
+    names = [name for table in tables for name in table.names]
+    rows = [row for row in rows_of(out) if row["status"] == "done"]
+    assert names == [row["name"] for row in rows]
+    assert {file for row in rows for file in row["files"]} == set(files_of(out))
+    wanted = camapp.extract_features(model, source, layers=["blocks.3", "penultimate"])
+    for layer in wanted.features:
+        found = {name: row for table in tables for name, row in zip(table.names, table[layer], strict=True)}
+        for name, row in zip(wanted.names, wanted[layer], strict=True):
+            np.testing.assert_allclose(found[name], row, rtol=1e-4, atol=1e-5)
+
+
+def test_classes_of_a_table_are_explained_and_unknown_ones_fail_by_row(
+    model: Any, source: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "table.csv"
+    lines = [f"{source / 'z1.png'},281", f"{source / 'z2.png'},Egyptian cat", f"{source / 'z3.png'},nonsense"]
+    table.write_text("path,target\n" + "\n".join(lines) + "\n")
+    report = export_heatmaps(model, table, tmp_path / "out", targets="column", run=RunOptions(workers=1))
+    assert (report.done, report.failed) == (2, 1)
+    rows = rows_of(tmp_path / "out")
+    assert [row["explained"] for row in rows] == [["tabby"], ["Egyptian cat"], []]
+    assert 'has no class "nonsense"' in rows[2]["reason"]
+
+
+def test_what_cannot_be_meant_is_found_before_the_folder_is_touched(model: Any, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for call, error, message in (
+        (lambda: export_heatmaps(model, source, out, targets="no such class"), TargetError, "has no class"),
+        (lambda: export_heatmaps(model, source, out, layer="nowhere"), LookupError, "nowhere"),
+        (lambda: export_heatmaps(model, tmp_path / "nothing", out), UsageError, "nothing"),
+        (lambda: export_heatmaps(model, source, out, batch_size=0), UsageError, "batch_size"),
+        (lambda: export_features(model, source, out, format="npy"), UsageError, "format is one of"),
+        (lambda: export_heatmaps(model, source, out, run=RunOptions(workers=0)), UsageError, "workers"),
+    ):
+        with pytest.raises(error, match=message):  # type: ignore[arg-type]
+            call()
+        assert not out.exists()
+
+
+SCRIPT = """
+import sys
+from camapp.batch import RunOptions, export_heatmaps
+source, out, workers = sys.argv[1:]
+print("ready", flush=True)
+export_heatmaps("efficientnet_lite0", source, out, batch_size=3, shard_size=2, run=RunOptions(workers=int(workers)))
+"""
+
+
+def started(source: Path, out: Path, workers: int = 1) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(source), str(out), str(workers)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    return child
+
+
+def shards_in(out: Path) -> int:
+    folder = out / ".camapp" / "shards"
+    return len(list(folder.glob("*.parquet"))) if folder.exists() else 0
+
+
+def killed_somewhere(model: Any, source: Path, out: Path, wait_for: int, then: float) -> None:
+    """Kill a run once it has so many shards and a moment more, and finish it in this process."""
+    child = started(source, out)
+    try:
+        deadline = time.monotonic() + 120
+        while shards_in(out) < wait_for and child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(then)
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        assert child.stdout is not None
+        child.stdout.close()
+    options = {"batch_size": 3, "shard_size": 2, "run": RunOptions(workers=1, threads=2)}
+    before = shards_in(out)
+    if (out / "manifest.parquet").exists() and not (out / ".camapp").exists():
+        return
+    report = export_heatmaps(model, source, out, **options)
+    assert report.finished
+    assert report.this_run <= 15 - 2 * before + 1
+
+
+def test_a_run_that_is_killed_ends_like_an_unbroken_one(model: Any, source: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    export_heatmaps(model, source, whole, batch_size=3, shard_size=2, run=RunOptions(workers=1, threads=2))
+    chance = random.Random(5)
+    for number in range(2):
+        out = tmp_path / f"killed{number}"
+        killed_somewhere(model, source, out, wait_for=1 + 3 * number, then=chance.uniform(0.0, 0.15))
+        assert files_of(out) == files_of(whole)
+        assert rows_of(out) == rows_of(whole)
+
+
+@pytest.mark.slow
+def test_twenty_runs_that_are_killed_at_random_end_like_an_unbroken_one(
+    model: Any, source: Path, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole"
+    export_heatmaps(model, source, whole, batch_size=3, shard_size=2, run=RunOptions(workers=1, threads=2))
+    chance = random.Random(9)
+    for number in range(20):
+        out = tmp_path / f"killed{number}"
+        killed_somewhere(model, source, out, wait_for=chance.randrange(8), then=chance.uniform(0.0, 0.4))
+        assert files_of(out) == files_of(whole)
+        assert rows_of(out) == rows_of(whole)
+
+
+def test_a_worker_that_is_killed_is_replaced(whole: Path, source: Path, tmp_path: Path) -> None:
+    out, killed = tmp_path / "out", []
+
+    def kill(done: int, failed: int, total: int) -> None:
+        import multiprocessing
+
+        if not killed:
+            victim = multiprocessing.active_children()[0]
+            killed.append(victim.pid)
+            os.kill(victim.pid, signal.SIGKILL)
+
+    run = RunOptions(workers=2, threads=0, progress=kill)
+    report = export_heatmaps("efficientnet_lite0", source, out, batch_size=3, shard_size=4, run=run)
+    assert killed
+    assert report.finished
+    assert (report.done, report.failed) == (12, 3)
+    assert files_of(out) == files_of(whole)
+    assert rows_of(out) == rows_of(whole)
+
+
+def camapp_command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "camapp", *map(str, arguments)]
+
+
+def test_the_command_ends_with_3_where_some_failed_and_says_so_in_json(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = camapp_command("heatmaps", source, out, "--workers", 1, "--json", "--outputs", "overlay,raw", "-k", 2)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 3, ran.stderr
+    last = json.loads(ran.stdout.splitlines()[-1])
+    assert (last["event"], last["total"], last["done"], last["failed"]) == ("finished", 15, 12, 3)
+    assert "3 of 15 pictures failed" in ran.stderr
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "--overwrite" in again.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_the_shard_finish_and_the_command_ends_with_130(
+    source: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    out = tmp_path / "out"
+    command = camapp_command("heatmaps", source, out, "--workers", 1, "--shard-size", 2, "--outputs", "raw")
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while shards_in(out) < 1 and child.poll() is None:
+        time.sleep(0.005)
+    child.send_signal(number)
+    _, said = child.communicate(timeout=120)
+    assert child.returncode == 130, said
+    assert "resume with the same command" in said
+    assert 1 <= shards_in(out) < 8
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 3
+    assert "(resumed)" in ran.stdout
