@@ -23,6 +23,7 @@ _OTHER_METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard", 95: 
 _ENCRYPTED = 0x1 | 0x40
 _HEADER = struct.Struct("<4s22x2H")
 _CHUNK = 1 << 16
+_DAMAGED = "It is damaged in its archive: {}. Copy the archive again."
 
 
 def in_zip(path: str) -> Iterator[Item]:
@@ -72,7 +73,7 @@ def read_member(file: BinaryIO, entry: ZipEntry, limits: Limits) -> bytes:
     check_bytes(entry.size, limits.max_bytes)
     if entry.size > MOST_FROM_A_BYTE * entry.packed or (entry.method == STORED and entry.size != entry.packed):
         raise DecodeError(
-            f"It is damaged in its archive, or made to do harm: {entry.size:,} bytes cannot be packed in {entry.packed:,}."
+            f"It is damaged in its archive, or made to do harm: {entry.size:,} bytes cannot lie in {entry.packed:,}."
         )
     file.seek(entry.offset)
     header = file.read(30)
@@ -86,9 +87,6 @@ def read_member(file: BinaryIO, entry: ZipEntry, limits: Limits) -> bytes:
     if zlib.crc32(content) != entry.crc:
         raise DecodeError(_DAMAGED.format("its checksum is wrong"))
     return content
-
-
-_DAMAGED = "It is damaged in its archive: {}. Copy the archive again."
 
 
 def _hidden(name: str) -> bool:
