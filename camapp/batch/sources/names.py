@@ -9,8 +9,9 @@ from camapp.sources.text import printable
 
 _ANYTHING = "picture"
 # What makes a path unfit for a name: backslashes, a drive, and parts that are empty, "." or "..".
-_UNFIT = re.compile(r"\\|^[A-Za-z]:/|(?:^|/)\.{0,2}(?:/|$)")
-_DRIVE = re.compile(r"^[A-Za-z]:(?=/)")
+_UNFIT = re.compile(r"\\|^[A-Za-z]:|(?:^|/)\.{0,2}(?:/|$)")
+_DRIVE = re.compile(r"^(?:[A-Za-z]:/+)+")
+_DRIVE_OF_A_FILE = re.compile(r"^([A-Za-z]):")
 
 
 def name_of(path: str) -> str:
@@ -21,8 +22,8 @@ def name_of(path: str) -> str:
             are dropped, so that no name leads out of the folder that it is joined to.
     """
     if _UNFIT.search(path):
-        forward = _DRIVE.sub("", path.replace("\\", "/"))
-        path = "/".join(part for part in forward.split("/") if part not in ("", ".", "..")) or _ANYTHING
+        parts = (part for part in path.replace("\\", "/").split("/") if part not in ("", ".", ".."))
+        path = _DRIVE_OF_A_FILE.sub(r"\1_", _DRIVE.sub("", "/".join(parts))) or _ANYTHING
     return printable(path)
 
 

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from camapp.batch.records import Item
 from camapp.batch.sources.names import first_folder, name_of
 from camapp.batch.sources.tables import LABEL_COLUMNS
+from camapp.batch.sources.tar_headers import TarEntry, ordinary_files
 from camapp.errors import UsageError
 from camapp.sources.folders import is_picture_name
 
@@ -20,7 +21,6 @@ _LABELS = (".cls", ".json")
 _LONGEST_LABEL = 1 << 20
 # More files of one key are no sample; their labels are not waited for.
 _LARGEST_SAMPLE = 64
-_BLOCK = 512
 
 
 def in_tar(path: str) -> Iterator[Item]:
@@ -65,21 +65,12 @@ def _items(path: str, file: BinaryIO) -> Iterator[Item]:
     yield from _labelled(sample, labels)
 
 
-def _files(path: str, file: BinaryIO) -> Iterator[tarfile.TarInfo]:
+def _files(path: str, file: BinaryIO) -> Iterator[TarEntry]:
     """The ordinary files of an archive that are not hidden."""
     try:
-        with tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as archive:
-            end = 0
-            while (member := archive.next()) is not None:
-                archive.members = []  # type: ignore[attr-defined] # it keeps all that it has met (Python 3.11)
-                if archive.offset <= end:  # a size below zero leads back for ever
-                    raise tarfile.ReadError("a file of no possible size")
-                end = archive.offset
-                if member.isreg() and not _hidden(member.name):
-                    yield member
-            file.seek(archive.offset)
-            if file.read(_BLOCK).strip(b"\0"):  # tarfile (Python 3.11) takes a damaged header for the end
-                raise tarfile.ReadError(f"a damaged header at byte {archive.offset:,}")
+        for entry in ordinary_files(file):
+            if not _hidden(entry.name):
+                yield entry
     except (tarfile.TarError, EOFError, UnicodeError) as error:
         raise UsageError(
             f"The archive {path} is no .tar without compression, or is damaged: {error}. Copy it again, or pack it "
@@ -91,17 +82,17 @@ def _hidden(name: str) -> bool:
     return any(part.startswith(".") and part not in (".", "..") for part in name.split("/"))
 
 
-def _item(path: str, member: tarfile.TarInfo) -> Item:
+def _item(path: str, member: TarEntry) -> Item:
     name = name_of(member.name)
-    if member.issparse():  # its bytes do not lie together; reading says so
+    if member.sparse:  # its bytes do not lie together; reading says so
         return Item(name, path, member.name, label=first_folder(name))
-    return Item(name, path, member.name, member.offset_data, member.size, first_folder(name))
+    return Item(name, path, member.name, member.offset, member.size, first_folder(name))
 
 
-def _label(file: BinaryIO, member: tarfile.TarInfo) -> str | None:
-    if member.size > _LONGEST_LABEL or member.issparse():
+def _label(file: BinaryIO, member: TarEntry) -> str | None:
+    if member.size > _LONGEST_LABEL or member.sparse:
         return None
-    file.seek(member.offset_data)  # tarfile seeks to the next header by itself
+    file.seek(member.offset)
     content = file.read(member.size)
     if member.name.lower().endswith(".cls"):
         return content.decode("utf-8-sig", "backslashreplace").strip() or None

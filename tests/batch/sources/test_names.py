@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import PureWindowsPath
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,8 @@ from camapp.batch.sources.names import UniqueNames, first_folder, name_of
         ("/etc/a.jpg", "etc/a.jpg"),
         ("C:\\pictures\\a.jpg", "pictures/a.jpg"),
         ("C:/pictures/a.jpg", "pictures/a.jpg"),
+        ("/C:/D:/pictures/a.jpg", "pictures/a.jpg"),
+        ("C:a.jpg", "C_a.jpg"),
         ("..\\..\\a.jpg", "a.jpg"),
         ("..", "picture"),
         ("", "picture"),
@@ -44,6 +47,7 @@ def test_no_path_leads_out_of_the_folder_that_its_name_is_joined_to(path: str) -
     assert "\\" not in name
     assert not name.startswith("/")
     assert os.path.normpath(os.path.join("/out", name)).startswith("/out/")
+    assert not PureWindowsPath(name).drive
     assert name_of(name) == name
 
 
