@@ -17,7 +17,7 @@ from camapp.images.convert import WHITE, colour, convert, named_failures, strict
 from camapp.images.formats import RationedBytes, frame_notes, kind_of, opener_of
 from camapp.images.picture import Picture
 
-__all__ = ["Limits", "Picture", "decode"]
+__all__ = ["Limits", "Picture", "check_bytes", "decode", "named_read_failures", "read_bytes"]
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def from_standard_input() -> Iterator[Item]:
     item = None
     for line in sys.stdin.buffer if sys.stdin else ():
         if name := os.fsdecode(line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")):
-            item = named_by_user(name, "")
+            item = named_by_user(name, os.getcwd())
             yield item
     if item is None:
         raise UsageError('Standard input names no picture. Pipe one path a line into it, or give a source but "-".')
@@ -104,5 +104,5 @@ def named_by_user(path: str, folder: str, label: str | None = None, target: str 
     """
     place = os.path.join(folder, os.path.expanduser(path) if path.startswith("~") else path)
     inside = os.path.join(folder, "")
-    name = name_of(path[len(inside) :] if folder and path.startswith(inside) else path)
+    name = name_of(path[len(inside) :] if path.startswith(inside) else path)
     return Item(name, place, label=label, target=target)

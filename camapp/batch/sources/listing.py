@@ -66,6 +66,7 @@ def list_items(
 
     Names are relative to the source, have forward slashes and no ``..``, also where an archive or a table has; names
     that come twice get a number. A picture that is named twice is two inputs: a table may ask for two classes of it.
+    Paths are absolute.
 
     Args:
         source: one of these, or a sequence of them.
@@ -105,13 +106,13 @@ def _named(paths: list[str], columns: Columns) -> Iterator[Item]:
 def _items_of(source: str, columns: Columns, *, alone: bool) -> Iterator[Item]:
     if source == STANDARD_INPUT:
         return from_standard_input()
-    path = os.path.expanduser(source)
+    path = _absolute(source)
     if os.path.isdir(path):
         return in_folder(path)
     if os.path.exists(path):
         return _in_file(path, columns)
     if glob.has_magic(source):
-        return _in_pattern(path, columns)
+        return _in_pattern(os.path.expanduser(source), columns)
     if alone or not is_picture_name(path):
         raise UsageError(f'There is nothing at "{source}". Check the path and its spelling.')
     return iter([_file(path)])  # one of many: it fails alone, when it is read
@@ -138,9 +139,14 @@ def _in_file(path: str, columns: Columns) -> Iterator[Item]:
 def _in_pattern(pattern: str, columns: Columns) -> Iterator[Item]:
     hits = matching(pattern)
     if pattern.lower().endswith((*_CONTAINERS, *_COMPRESSED)):
-        return chain.from_iterable(_in_file(hit, columns) for hit in hits)
+        return chain.from_iterable(_in_file(_absolute(hit), columns) for hit in hits)
     start = len(fixed_folder(pattern))
-    return (Item(name_of(hit[start:]), hit) for hit in hits)
+    return (Item(name_of(hit[start:]), _absolute(hit)) for hit in hits)
+
+
+def _absolute(path: str) -> str:
+    """The same for workers that run in another folder; steps up stay, since a folder before them may be a link."""
+    return os.path.join(os.getcwd(), os.path.expanduser(path)) if path else path
 
 
 def _file(path: str) -> Item:

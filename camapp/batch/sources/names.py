@@ -33,6 +33,13 @@ def first_folder(name: str) -> str | None:
     return folder if slash else None
 
 
+def is_hidden(path: str) -> bool:
+    """Whether a file, or a folder on the way to it, is hidden: its name begins with a dot."""
+    if not path.startswith(".") and "/." not in path and "\\." not in path:
+        return False
+    return any(part.startswith(".") and part not in (".", "..") for part in path.replace("\\", "/").split("/"))
+
+
 class UniqueNames:
     """Hands out names, with a number behind those that were handed out before."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from camapp.batch.records import Item
-from camapp.batch.sources.names import first_folder, name_of
+from camapp.batch.sources.names import first_folder, is_hidden, name_of
 from camapp.batch.sources.tables import LABEL_COLUMNS
 from camapp.batch.sources.tar_headers import TarEntry, ordinary_files
 from camapp.errors import UsageError
@@ -69,17 +69,13 @@ def _files(path: str, file: BinaryIO) -> Iterator[TarEntry]:
     """The ordinary files of an archive that are not hidden."""
     try:
         for entry in ordinary_files(file):
-            if not _hidden(entry.name):
+            if not is_hidden(entry.name):
                 yield entry
     except (tarfile.TarError, EOFError, UnicodeError) as error:
         raise UsageError(
             f"The archive {path} is no .tar without compression, or is damaged: {error}. Copy it again, or pack it "
             "anew (tar -cf)."
         ) from error
-
-
-def _hidden(name: str) -> bool:
-    return any(part.startswith(".") and part not in (".", "..") for part in name.split("/"))
 
 
 def _item(path: str, member: TarEntry) -> Item:

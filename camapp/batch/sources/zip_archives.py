@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from camapp.batch.records import Item
-from camapp.batch.sources.names import first_folder, name_of
+from camapp.batch.sources.names import first_folder, is_hidden, name_of
 from camapp.batch.sources.zip_directory import ZipDirectory, ZipEntry
 from camapp.errors import DecodeError, UsageError
 from camapp.images.decode import Limits, check_bytes
@@ -42,7 +42,7 @@ def in_zip(path: str) -> Iterator[Item]:
     try:
         with open(path, "rb") as file:
             for entry in ZipDirectory(file):
-                if is_picture_name(entry.name) and not _hidden(entry.name) and not stat.S_ISLNK(entry.mode):
+                if is_picture_name(entry.name) and not is_hidden(entry.name) and not stat.S_ISLNK(entry.mode):
                     name = name_of(entry.name)
                     item = Item(name, path, entry.name, label=first_folder(name))
                     yield item
@@ -87,10 +87,6 @@ def read_member(file: BinaryIO, entry: ZipEntry, limits: Limits) -> bytes:
     if zlib.crc32(content) != entry.crc:
         raise DecodeError(_DAMAGED.format("its checksum is wrong"))
     return content
-
-
-def _hidden(name: str) -> bool:
-    return any(part.startswith(".") and part not in (".", "..") for part in name.replace("\\", "/").split("/"))
 
 
 def _stored(file: BinaryIO, entry: ZipEntry) -> bytes:

@@ -55,6 +55,14 @@ def test_a_source_that_is_not_there_is_refused(name: str, tmp_path: Path) -> Non
         list_items(source)
 
 
+def test_relative_sources_are_found_by_workers_in_other_folders(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = ["f", "single", "l.txt", "t.csv", "z.zip", "w*.tar", "f/*.jpg", "gone.jpg"]
+    absolute = [(item.name, item.path) for item in list_items([mixed / source for source in sources])]
+    monkeypatch.chdir(mixed)
+    assert [(item.name, item.path) for item in list_items(sources)] == absolute
+    assert [(item.name, item.path) for item in list_items(".")] == [("f/1.jpg", f"{mixed}/./f/1.jpg")]
+
+
 def test_a_missing_archive_among_others_is_refused(mixed: Path) -> None:
     items = list_items([mixed / "f", mixed / "gone.tar"])
     with pytest.raises(UsageError, match=r"nothing at .*gone\.tar"):
