@@ -1,4 +1,4 @@
-"""camapp features: the features of pictures as a file, or the channels of one picture as a picture."""
+"""camapp features: the features of pictures as a file or as parts, or the channels of one picture as a picture."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from camapp.cli.options import (
     ModelsOption,
     PoolOption,
     RandomOption,
-    WorkersOption,
     load,
     split_names,
 )
+from camapp.cli.running import ErrorsOption, ShardOption, StrictOption, exported
+from camapp.errors import UsageError
 from camapp.terminal import complain, out, print_object, report_failure, with_progress
 
 
@@ -43,9 +44,17 @@ def features(
     scale: Annotated[
         Literal["channel", "common"], typer.Option(help="Of --grid: channel (each by itself) or common.")
     ] = "channel",
+    parts: Annotated[
+        bool, typer.Option("--parts", help="OUT is a folder: parts, a manifest; any number of pictures, resumed.")
+    ] = False,
+    shard_size: ShardOption = 256,
+    max_errors: ErrorsOption = None,
+    strict: StrictOption = False,
     limit: Annotated[int | None, typer.Option(help="Take only the first N pictures.")] = None,
     batch_size: BatchOption = 32,
-    workers: WorkersOption = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that decode pictures; with --parts, processes. One a processor.")
+    ] = None,
     fit: FitOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as one JSON object.")] = False,
@@ -57,6 +66,35 @@ def features(
     from camapp.images.geometry import checked_fit
 
     how = None if fit is None else checked_fit(fit)
+    if not parts and (strict or max_errors is not None):
+        raise UsageError("--strict and --max-errors are for --parts: a file is written whole or not at all.")
+    if parts:
+        from camapp.batch import RunOptions, export_features
+
+        if grid is not None or limit is not None:
+            raise UsageError("--parts goes neither with --grid nor with --limit.")
+        exported(
+            lambda options: export_features(
+                model,
+                source,
+                file,
+                layers=split_names(layers),
+                pool=pool,
+                normalize=normalize,
+                dtype=dtype,
+                format=file_format or "parquet",
+                fit=how,
+                batch_size=batch_size,
+                shard_size=shard_size,
+                device=device,
+                random_weights=random_weights,
+                models=models,
+                run=options,
+            ),
+            RunOptions(workers, None, overwrite, 0 if strict else max_errors),
+            as_json=as_json,
+        )
+        return
     if grid is not None:
         from camapp.transfer.channels import save_channel_grid
 

@@ -346,3 +346,15 @@ def test_a_signal_lets_the_shard_finish_and_the_command_ends_with_130(
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 3
     assert "(resumed)" in ran.stdout
+
+
+def test_the_command_for_features_writes_parts_and_a_manifest(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = camapp_command("features", source, out, "--parts", "--workers", 1, "--shard-size", 6, "--strict")
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "more than 0" in ran.stderr
+    ran = subprocess.run(command[:-1], capture_output=True, text=True, check=False)
+    assert ran.returncode == 3, ran.stderr
+    assert "12 of 15 pictures" in ran.stdout
+    assert sum(len(camapp.load_features(path)) for path in (out / "features").iterdir()) == 12
