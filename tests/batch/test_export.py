@@ -358,3 +358,14 @@ def test_the_command_for_features_writes_parts_and_a_manifest(source: Path, tmp_
     assert ran.returncode == 3, ran.stderr
     assert "12 of 15 pictures" in ran.stdout
     assert sum(len(camapp.load_features(path)) for path in (out / "features").iterdir()) == 12
+
+
+def test_the_second_class_of_one_picture_does_not_meet_another_pictures_file(model: Any, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("one.png", "one-2.png", "one-1.png", "ONE-2.jpg"):
+        Image.open(ASSETS / "chelsea.jpg").resize((60, 40)).save(source / name)
+    export_heatmaps(model, source, tmp_path / "out", top_k=2, outputs=("overlay",), run=RunOptions(workers=1))
+    named = [file for row in rows_of(tmp_path / "out") for file in row["files"]]
+    assert len({name.casefold() for name in named}) == len(named) == 8
+    assert sorted(files_of(tmp_path / "out")) == sorted(named)

@@ -50,7 +50,7 @@ class HeatmapJob:
     """Explains pictures and writes what is asked for of each.
 
     Files lie in ``overlays``, ``heatmaps`` and ``raw``, under the names and folders that the pictures have in the
-    source; those of the second class and on bear its number.
+    source; of several classes each file bears its number.
 
     Args:
         choice: the model.
@@ -148,7 +148,8 @@ class HeatmapJob:
         """Write overlay, heatmap and raw map of each class."""
         files = []
         for k in range(len(result)):
-            stem = work.stem if k == 0 else f"{work.stem}-{k + 1}"
+            # All are numbered or none is: the second of "one" must not meet the first of "one-2".
+            stem = work.stem if len(result) == 1 else f"{work.stem}-{k + 1}"
             if "overlay" in self.outputs:
                 files.append(self._write(f"overlays/{stem}{FORMATS[self.overlay_format]}", self._overlay(result, k)))
             if "heatmap" in self.outputs:

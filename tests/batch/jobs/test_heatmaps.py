@@ -47,16 +47,16 @@ def test_the_files_are_those_that_explain_gives(model: Any, tmp_path: Path) -> N
         stem = Path(name).stem
         single = camapp.explain(model, ASSETS / name, top_k=2)
         assert row.files == (
-            f"overlays/{stem}.png",
-            f"heatmaps/{stem}.png",
+            f"overlays/{stem}-1.png",
+            f"heatmaps/{stem}-1.png",
             f"overlays/{stem}-2.png",
             f"heatmaps/{stem}-2.png",
             f"raw/{stem}.npy",
         )
-        for k, file in enumerate((f"overlays/{stem}.png", f"overlays/{stem}-2.png")):
+        for k, file in enumerate((f"overlays/{stem}-1.png", f"overlays/{stem}-2.png")):
             painted = np.asarray(Image.open(tmp_path / file)).astype(int)
             assert np.abs(painted - np.asarray(single.overlay(k)).astype(int)).max() <= 1
-        heatmap = cv2.imread(str(tmp_path / f"heatmaps/{stem}.png"), cv2.IMREAD_UNCHANGED)
+        heatmap = cv2.imread(str(tmp_path / f"heatmaps/{stem}-1.png"), cv2.IMREAD_UNCHANGED)
         assert heatmap.dtype == np.uint16
         assert np.abs(heatmap / 65535 - single.heatmap(0)).max() < 2e-5
         np.testing.assert_allclose(np.load(tmp_path / f"raw/{stem}.npy"), single.raw, rtol=1e-4, atol=1e-5)
