@@ -25,6 +25,8 @@ PREFIX = "lock."
 # Runs that start in the same moment settle it in this time; a killed run's workers notice its end in that.
 SETTLE_SECONDS = 1.5
 ORPHANS_SECONDS = 15.0
+# How often in a row the end of another run may take the folder away just as this one comes.
+RACES = 20
 
 
 @dataclass(frozen=True)
@@ -103,26 +105,37 @@ class Lock:
 
     @classmethod
     def _put_down(cls, folder: Path) -> Lock:
-        while True:
-            name = uuid4().hex[:12]
-            path, part = folder / f"{PREFIX}{name}", folder / f".{PREFIX}{name}.{name}.part"
+        for _ in range(RACES):
             with suppress(FileNotFoundError):  # another run's end took the folder away, or swept the file
-                folder.mkdir(parents=True, exist_ok=True)
-                file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-                lock = cls(part, file)
-                try:
-                    locked = _locked(file, exclusive=True)
-                    owner = Owner(os.getpid(), socket.gethostname(), _started(os.getpid()), bool(locked))
-                    os.write(file, json.dumps(asdict(owner)).encode())
-                    if not locked:  # Windows renames no file that is open
-                        os.close(file)
-                        lock._file = None
+                return cls._put_down_once(folder)
+        return cls._put_down_once(folder)  # there are places, such as /proc, where nothing is ever found
+
+    @classmethod
+    def _put_down_once(cls, folder: Path) -> Lock:
+        name = uuid4().hex[:12]
+        path, part = folder / f"{PREFIX}{name}", folder / f".{PREFIX}{name}.{name}.part"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            try:
+                # Locked and complete before anybody sees it, who might take it for dead or damaged.
+                locked = _locked(file, exclusive=True)
+                owner = Owner(os.getpid(), socket.gethostname(), _started(os.getpid()), bool(locked))
+                os.write(file, json.dumps(asdict(owner)).encode())
+                if locked:
                     part.replace(path)
-                except BaseException:
-                    lock.release()
-                    part.unlink(missing_ok=True)
-                    raise
-                return cls(path, file if locked else os.open(path, os.O_RDWR))
+                    return cls(path, file)
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(file)  # Windows renames no file that is open
+            part.replace(path)
+            return cls(path, os.open(path, os.O_RDWR))
+        except BaseException:
+            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
+            raise
 
     def _living(self) -> dict[Path, Owner | None]:
         """The lock files of other living runs with their owners; those of dead ones are removed."""

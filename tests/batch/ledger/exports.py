@@ -13,7 +13,7 @@ from camapp.batch.records import Guess, Item, Row
 from camapp.files import write_atomically
 
 NAMES = ("a/one.jpg", "a/One.png", "a/two.jpg", "b/one.jpg", "run.jpg", "b/broken.jpg", "b/ö.jpg")
-SETTINGS = {"method": "gradcam", "paint": {"alpha": 0.5, "layers": ["layer4"]}}
+SETTINGS = {"method": "gradcam", "paint": {"alpha": 0.5, "layers": ["layer4"]}, "ending": "txt"}
 TIMES = ("started", "finished", "seconds", "inputs_per_second")
 
 
