@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.measure import Row
 
-BENCHMARKS = ("cam", "methods", "features", "hooks")
+BENCHMARKS = ("cam", "methods", "features", "hooks", "export")
 
 
 def main() -> None:

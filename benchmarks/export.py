@@ -1,0 +1,205 @@
+"""Exports of many pictures: EfficientNet-Lite0, 640 x 480 JPEGs, beside their own stages and beside plain loops.
+
+What a picture costs is taken from two runs, one of twice as many pictures as the other: what starting costs (processes,
+imports, models) is in both, and falls out.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision.models.feature_extraction import create_feature_extractor
+from torchvision.transforms import v2
+
+import camapp
+from benchmarks.measure import Row
+from camapp.batch import RunOptions, export_features, export_heatmaps
+from camapp.batch.jobs.features import FeatureJob
+from camapp.batch.jobs.heatmaps import HeatmapJob
+from camapp.batch.jobs.job import Job, ModelChoice, Work
+from camapp.batch.records import Item
+from camapp.resources import resource_folder
+
+MODEL, WORKERS = "efficientnet_lite0", 2
+FEW, STAGED = 120, 48
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one picture costs.
+
+    Args:
+        cpu: seconds of processors.
+        wall: seconds on the clock.
+    """
+
+    cpu: float
+    wall: float
+
+
+def run(rounds: int) -> Iterator[Row]:
+    """The rows; ``rounds`` is not heeded, since each is a run of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="export-"))
+    try:
+        few, many = _pictures(folder / "few", FEW), _pictures(folder / "many", 2 * FEW)
+        yield from _heatmaps(folder, few, many)
+        yield from _features(folder, few, many)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _heatmaps(folder: Path, few: Path, many: Path) -> Iterator[Row]:
+    def export(source: Path, out: Path) -> None:
+        export_heatmaps(MODEL, source, out, outputs=("overlay",), shard_size=20, run=RunOptions(workers=WORKERS))
+
+    stages = _stages(HeatmapJob(ModelChoice(MODEL), outputs=("overlay",)), few, folder / "staged")
+    cost = _cost(export, few, many, folder)
+    peer = _cost(_grad_cam_loop, few, many, folder)
+    yield from _rows("heatmaps with overlays", stages, cost)
+    yield Row("heatmaps: a plain loop over grad-cam / export", peer.wall / cost.wall, ">= 3", _figures(peer, cost))
+
+
+def _features(folder: Path, few: Path, many: Path) -> Iterator[Row]:
+    def export(source: Path, out: Path) -> None:
+        export_features(MODEL, source, out, shard_size=20, run=RunOptions(workers=WORKERS))
+
+    stages = _stages(FeatureJob(ModelChoice(MODEL)), few, folder / "staged")
+    cost = _cost(export, few, many, folder)
+    peer = _cost(_loader_loop, few, many, folder)
+    yield from _rows("features", stages, cost)
+    yield Row("features: DataLoader and FX loop / export", peer.wall / cost.wall, ">= 1.3", _figures(peer, cost))
+
+
+def _rows(what: str, stages: dict[str, float], cost: Cost) -> Iterator[Row]:
+    total = sum(stages.values())
+    parts = ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in stages.items())
+    yield Row(f"{what}: CPU of the export / sum of its stages", cost.cpu / total, "<= 1.15", parts)
+    yield Row(f"{what}: wall of the export / sum of its stages", cost.wall / total, "<= 0.62", _figures(cost))
+
+
+def _figures(*costs: Cost) -> str:
+    return ", ".join(f"{cost.wall * 1e3:.1f} ms wall, {cost.cpu * 1e3:.1f} ms CPU" for cost in costs)
+
+
+def _stages(job: Job, source: Path, out: Path) -> dict[str, float]:
+    """Seconds of processor a picture, of each stage alone, in one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    job.open(out)
+    works = [
+        Work(number, Item(path.name, str(path)), path.stem, 0)
+        for number, path in enumerate(sorted(source.iterdir())[:STAGED])
+    ]
+    chunks = [works[start : start + job.batch_size] for start in range(0, len(works), job.batch_size)]
+    job.run([job.prepare(Path(works[0].item.path).read_bytes(), works[0])])
+    spent = dict.fromkeys(("decode", "model", "write"), 0.0)
+    rows = []
+    for chunk in chunks:
+        begun = time.process_time()
+        ready = [job.prepare(Path(work.item.path).read_bytes(), work) for work in chunk]
+        decoded = time.process_time()
+        results = job.run(ready)
+        explained = time.process_time()
+        rows += [job.write(result, work) for result, work in zip(results, chunk, strict=True)]
+        spent["decode"] += decoded - begun
+        spent["model"] += explained - decoded
+        spent["write"] += time.process_time() - explained
+    begun = time.process_time()
+    job.end_shard(0, rows)
+    spent["write"] += time.process_time() - begun
+    torch.set_num_threads(threads)
+    return {name: seconds / len(works) for name, seconds in spent.items()}
+
+
+def _cost(export: Callable[[Path, Path], None], few: Path, many: Path, folder: Path) -> Cost:
+    """What a picture more costs."""
+    costs = []
+    for source in (few, many):
+        out = folder / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        cpu, wall = _cpu(), time.perf_counter()
+        export(source, out)
+        costs.append(Cost(_cpu() - cpu, time.perf_counter() - wall))
+    return Cost((costs[1].cpu - costs[0].cpu) / FEW, (costs[1].wall - costs[0].wall) / FEW)
+
+
+def _cpu() -> float:
+    """Seconds of processor of this process and of those that it began and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _pictures(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    samples = [Image.open(path).convert("RGB") for path in sorted(resource_folder("assets").glob("*.jpg"))]
+    for number in range(count):
+        picture = samples[number % len(samples)].resize((640, 480), Image.Resampling.LANCZOS)
+        picture.save(folder / f"{number:05d}.jpg", quality=90)
+    return folder
+
+
+def _grad_cam_loop(source: Path, out: Path) -> None:
+    """What a user of grad-cam writes: one picture after the other, the overlay at the picture's size, as JPEG."""
+    from pytorch_grad_cam import GradCAM
+    from pytorch_grad_cam.utils.image import show_cam_on_image
+
+    loaded = camapp.load_model(MODEL, device="cpu")
+    prepare = _transforms(loaded)
+    out.mkdir()
+    layer = loaded.module.get_submodule("bn2")
+    with GradCAM(model=loaded.module, target_layers=[layer]) as cam:
+        for path in sorted(source.iterdir()):
+            image = Image.open(path).convert("RGB")
+            heatmap = cam(input_tensor=prepare(image)[None])[0]
+            heatmap = np.asarray(Image.fromarray(heatmap).resize(image.size, Image.Resampling.BILINEAR))
+            painted = show_cam_on_image(np.asarray(image, np.float32) / 255, heatmap, use_rgb=True)
+            Image.fromarray(painted).save(out / path.name, quality=90)
+
+
+class _Pictures(Dataset[Any]):
+    """A folder of pictures, as tutorials write it."""
+
+    def __init__(self, folder: Path, prepare: Callable[[Image.Image], torch.Tensor]) -> None:
+        self._paths = sorted(folder.iterdir())
+        self._prepare = prepare
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return self._prepare(Image.open(self._paths[number]).convert("RGB"))
+
+
+def _loader_loop(source: Path, out: Path) -> None:
+    """What a user of torchvision writes: a DataLoader with workers, a truncated FX graph, one file."""
+    loaded = camapp.load_model(MODEL, device="cpu")
+    graph = create_feature_extractor(loaded.module, ["global_pool"])
+    out.mkdir()
+    loader = DataLoader(_Pictures(source, _transforms(loaded)), batch_size=32, num_workers=WORKERS)
+    with torch.inference_mode():
+        features = [graph(batch)["global_pool"] for batch in loader]
+    np.save(out / "features.npy", torch.cat(features).numpy())
+
+
+def _transforms(loaded: camapp.LoadedModel) -> Callable[[Image.Image], torch.Tensor]:
+    how = loaded.card.input
+    return v2.Compose(
+        [
+            v2.Resize(how.resize, interpolation=v2.InterpolationMode.BICUBIC),
+            v2.CenterCrop(how.size),
+            v2.PILToTensor(),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(how.mean, how.std),
+        ]
+    )
