@@ -55,6 +55,20 @@ def state_of(out: Path) -> State:
     return "new"
 
 
+def missing_folders(out: Path) -> list[Path]:
+    """``out`` and the folders above it that do not exist, the deepest first."""
+    return [folder for folder in (out, *out.parents) if not folder.exists()]
+
+
+def unmake(folders: list[Path]) -> None:
+    """Remove folders that were made for a run that did not begin, as far as they are empty."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+
+
 def begin_discarding(out: Path, state: State) -> None:
     """Make an export one that is being removed, in one step: killed before it, it is whole, and after it, none."""
     if state == "finished":

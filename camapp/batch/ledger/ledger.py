@@ -19,13 +19,16 @@ from camapp.batch.ledger.folder import (
     begin_discarding,
     clean_up,
     discard,
+    missing_folders,
     state_of,
     sweep,
+    unmake,
 )
 from camapp.batch.ledger.lock import Lock
 from camapp.batch.ledger.manifest import MANIFEST, write_manifest
 from camapp.batch.ledger.plan import Fingerprint, Planned, fingerprint_again, write_plan
-from camapp.batch.ledger.run_file import RUN_FILE, RunState, checked_settings, differences, json_bytes
+from camapp.batch.ledger.refusals import refuse, source_changed, usable_folder
+from camapp.batch.ledger.run_file import RUN_FILE, RunState, checked_settings, json_bytes
 from camapp.batch.ledger.shards import ShardHandle
 from camapp.batch.records import Item, Row
 from camapp.errors import CamappError, UsageError
@@ -101,15 +104,15 @@ class Ledger:
                 files of something else; it cannot be written; another run is writing into it. Nothing was changed.
         """
         check_count("shard_size", shard_size, 1)
-        out, wanted = _absolute(out), checked_settings(settings)
+        out, wanted = usable_folder(out), checked_settings(settings)
         state = state_of(out)
         if state != "finished" or not (out / WORKSHOP).exists():  # else a run was killed at its very end: see below
-            _refuse(out, state, wanted, shard_size, overwrite, resume)
-        made = _missing_folders(out)
+            refuse(out, state, wanted, shard_size, overwrite, resume)
+        made = missing_folders(out)
         try:
             lock = Lock.take(out / WORKSHOP)
         except OSError as error:
-            _unmake(made)
+            unmake(made)
             raise UsageError(
                 f"{out} cannot be written ({error.strerror}). Give another folder, or change its rights."
             ) from error
@@ -117,13 +120,13 @@ class Ledger:
             state = state_of(out)
             if state == "finished" and not overwrite:
                 clean_up(out)
-            _refuse(out, state, wanted, shard_size, overwrite, resume)
+            refuse(out, state, wanted, shard_size, overwrite, resume)
             if state == "unfinished" and not overwrite:
                 return cls._resumed(out, lock, items(), fingerprint())
             return cls._begun(out, lock, state, wanted, items(), fingerprint(), shard_size)
         except BaseException:
             lock.release()
-            _unmake(made)
+            unmake(made)
             raise
 
     @classmethod
@@ -159,7 +162,7 @@ class Ledger:
         run = RunState.load(workshop / RUN_FILE)
         digest, total = fingerprint_again(items, fingerprint)
         if digest != run.fingerprint:
-            raise UsageError(_source_changed(out, run.total, total))
+            raise UsageError(source_changed(out, run.total, total))
         shards = ShardHandle(workshop, _digest(run), run.shard_size, run.total)
         now, others = versions(), run.other_versions
         if now not in (run.versions, *others):
@@ -274,61 +277,6 @@ class Ledger:
             "seconds": round(seconds, 3),
             "inputs_per_second": round(run.total / seconds, 3) if seconds else None,
         }
-
-
-def _absolute(out: str | os.PathLike[str]) -> Path:
-    path = Path(out).expanduser().absolute()
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:  # pyarrow opens no such file (26.0)
-        raise UsageError(f"The name of the folder {os.fsencode(path)!r} is not Unicode. Give another.") from None
-    return path
-
-
-def _refuse(out: Path, state: State, settings: dict[str, Any], shard_size: int, overwrite: bool, resume: bool) -> None:
-    """Say no where there is an export that the caller did not mean to replace or to go on with."""
-    if overwrite or state == "new":
-        return
-    if state == "finished":
-        raise UsageError(
-            f"{out} holds a finished export. Give another folder, or replace it: --overwrite (overwrite=True)."
-        )
-    if not resume:
-        raise UsageError(
-            f"{out} holds an unfinished export. Go on with it (resume=True), give another folder, or start anew: "
-            "--overwrite (overwrite=True)."
-        )
-    run = RunState.load(out / WORKSHOP / RUN_FILE)
-    found = differences({**run.settings, "shard_size": run.shard_size}, {**settings, "shard_size": shard_size})
-    if found:
-        shown = "; ".join(found[:3]) + ("; ..." if found[3:] else "")
-        raise UsageError(
-            f"{out} holds an unfinished export of other settings: {shown}. "
-            "Finish it with the settings that it had, give another folder, or start anew: --overwrite (overwrite=True)."
-        )
-
-
-def _source_changed(out: Path, before: int, now: int) -> str:
-    counted = f"it had {before:,} inputs and has {now:,} now"
-    if before == now:
-        counted = f"it has {now:,} inputs as before, but some have other names, labels, sizes or times"
-    return (
-        f"The source of the unfinished export in {out} has changed: {counted}. Put it back as it was, give another "
-        "folder, or start anew: --overwrite (overwrite=True)."
-    )
-
-
-def _missing_folders(out: Path) -> list[Path]:
-    """``out`` and the folders above it that do not exist, the deepest first."""
-    return [folder for folder in (out, *out.parents) if not folder.exists()]
-
-
-def _unmake(folders: list[Path]) -> None:
-    for folder in folders:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
 
 
 def _digest(run: RunState) -> str:

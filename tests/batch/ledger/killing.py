@@ -1,4 +1,4 @@
-"""Kills exports by SIGKILL, at every step or after some time, starts them again, and prints what was wrong then.
+"""Kills exports by SIGKILL, or starts several at once, and prints what was wrong in the end.
 
 A script of its own: it forks, which a process with torch's threads must not.
 """
@@ -53,6 +53,24 @@ def after_some_time(
         step += 1
 
 
+def at_once(place: Path, prepare: Callable[[Path], None], run: Callable[[Path, Path], None]) -> dict[str, object]:
+    """Start four runs at once, ten times; each shard is to be done once, by the one that was not refused."""
+    prepare(place / "whole")
+    assert in_a_fork(lambda: run(place / "whole", place / "whole.log")) == 0
+    expected, wrong = contents(place / "whole"), []
+    for step in range(10):
+        out = place / f"shared{step}"
+        prepare(out)
+        logs = [place / f"shared{step}.{number}.log" for number in range(4)]
+        children = [begun(lambda out=out, log=log: run(out, log)) for log in logs]
+        for child in children:
+            os.waitpid(child, 0)
+        worked = sorted(line for log in logs if log.exists() for line in log.read_text().split())
+        wrong += [f"shards done: {worked}"] * (worked != ["0", "1", "2", "3"])
+        wrong += [f"other contents: {sorted(contents(out))}"] * (contents(out) != expected)
+    return {"steps": 10, "wrong": wrong}
+
+
 def faults(out: Path, run: Callable[[Path, Path], None], expected: dict[str, bytes]) -> list[str]:
     """What is wrong after a run was killed and started again."""
     done = {int(path.stem) for path in out.glob(".camapp/shards/0*.parquet")}
@@ -87,18 +105,24 @@ def killed_at(step: int, out: Path, run: Callable[[Path, Path], None]) -> None:
 
 def in_a_fork(action: Callable[[], None], seconds: float | None = None) -> int:
     """The exit status of an action in a process of its own: 0, -9 if it was killed, 1 after an error."""
-    child = os.fork()
-    if child == 0:
-        try:
-            action()
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
-            os._exit(1)
-        os._exit(0)
+    child = begun(action)
     if seconds is not None:
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def begun(action: Callable[[], None]) -> int:
+    """The number of a process that runs an action."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        action()
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
 
 
 def nothing(out: Path) -> None:
@@ -145,7 +169,7 @@ def logging_to(log: Path) -> Callable[[int], object]:
 
 
 if __name__ == "__main__":
-    kill = {"steps": at_every_step, "times": after_some_time}[sys.argv[1]]
+    kill = {"steps": at_every_step, "times": after_some_time, "together": at_once}[sys.argv[1]]
     prepare, run = {"fresh": (nothing, fresh), "overwrite": (an_older_export, replacing)}[sys.argv[2]]
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(kill(Path(folder), prepare, run)))

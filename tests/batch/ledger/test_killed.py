@@ -30,11 +30,19 @@ def killed(how: str, what: str) -> dict[str, object]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the runs are forked")
-@pytest.mark.parametrize(("how", "what"), [("steps", "fresh"), ("steps", "overwrite"), ("times", "fresh")])
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [("steps", "fresh"), pytest.param("steps", "overwrite", marks=pytest.mark.slow), ("times", "fresh")],
+)
 def test_an_export_killed_anywhere_ends_as_an_unbroken_one(how: str, what: str) -> None:
     told = killed(how, what)
     assert told["wrong"] == []
     assert told["steps"] > (60 if how == "steps" else 3)  # how many kills there were
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the runs are forked")
+def test_of_runs_at_once_one_makes_the_export_and_each_shard_is_done_once() -> None:
+    assert killed("together", "fresh") == {"steps": 10, "wrong": []}
 
 
 def test_an_export_ends_as_it_should_whichever_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,9 +127,9 @@ def in_a_worker(handle: ShardHandle, out: Path, shard: int) -> None:
 
 
 def test_workers_in_other_processes_finish_shards(tmp_path: Path) -> None:
-    export(tmp_path / "whole")
+    export(tmp_path / "whole", shard_size=4)
     out = tmp_path / "out"
-    with open_ledger(out) as ledger:
+    with open_ledger(out, shard_size=4) as ledger:
         handle = ledger.handle()
         handle.items(0)  # the open file is not pickled
         assert len(pickle.dumps(handle)) < 500
@@ -148,6 +148,13 @@ def test_workers_in_other_processes_finish_shards(tmp_path: Path) -> None:
 def test_a_finished_export_is_not_touched(tmp_path: Path) -> None:
     export(tmp_path / "out")
     refused(tmp_path / "out", "holds a finished export.*--overwrite")
+
+
+def test_a_folder_that_a_run_is_writing_into_is_not_overwritten(tmp_path: Path) -> None:
+    with open_ledger(tmp_path) as ledger:
+        for overwrite in (False, True):
+            refused(tmp_path, f"Another run is writing into {tmp_path}: process {os.getpid()}", overwrite=overwrite)
+        assert ledger.todo() == [0, 1, 2, 3]
 
 
 def test_changed_settings_are_named_with_what_they_were(tmp_path: Path) -> None:
