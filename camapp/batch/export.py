@@ -282,14 +282,14 @@ def _export(
     if workers <= 1:
         job = replace(job, choice=ModelChoice(loaded))  # which is loaded already
     replace(job, choice=ModelChoice(loaded)).open(out)  # what cannot be meant is found before the folder is touched
+    settings, device = _settings(job, kind, loaded), str(loaded.device)
+    del loaded  # workers have models of their own
     start = time.perf_counter()
 
     def items() -> Iterator[Item]:
         return list_items(source, path_column=columns.path, label_column=columns.label, target_column=columns.target)
 
-    with Ledger.open(
-        out, _settings(job, kind, loaded), items, Fingerprint, shard_size=shard_size, overwrite=run.overwrite
-    ) as ledger:
+    with Ledger.open(out, settings, items, Fingerprint, shard_size=shard_size, overwrite=run.overwrite) as ledger:
         counted = _Counted(ledger.counts(), run)
         run_local(
             job,
@@ -310,7 +310,7 @@ def _export(
                     "seconds": round(seconds, 3),
                     "pictures_a_second": round(counted.this_run / seconds, 3),
                     "versions": versions(),
-                    "device": str(loaded.device),
+                    "device": device,
                     "workers": workers,
                 }
             )
