@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -286,8 +287,12 @@ def _export(
     del loaded  # workers have models of their own
     start = time.perf_counter()
 
+    inside = os.path.join(os.path.abspath(out), "")
+
     def items() -> Iterator[Item]:
-        return list_items(source, path_column=columns.path, label_column=columns.label, target_column=columns.target)
+        listed = list_items(source, path_column=columns.path, label_column=columns.label, target_column=columns.target)
+        # A folder within the source is what the export itself writes.
+        return (item for item in listed if not item.path.startswith(inside))
 
     with Ledger.open(out, settings, items, Fingerprint, shard_size=shard_size, overwrite=run.overwrite) as ledger:
         counted = _Counted(ledger.counts(), run)
@@ -315,12 +320,24 @@ def _export(
                 }
             )
         if counted.too_many:
+            rest = "The export is finished" if finished else "Start again with a higher number to go on"
             raise TooManyFailures(
-                f"{failed} of {done + failed} inputs failed, more than {run.max_errors}. Each is written down with its "
-                "reason; start again with a higher number to go on."
+                f"{failed} of {done + failed} inputs failed, more than {run.max_errors}. {rest}; each is written down "
+                "with its reason."
             )
         resumed = done + failed > counted.this_run
         return ExportReport(out, total, done, failed, finished, resumed, seconds, counted.this_run)
+
+
+def _digest(module: torch.nn.Module) -> str:
+    """What tells the weights of one network of the user's own from another's: 64 hex digits."""
+    digest = hashlib.sha256(f"{type(module).__module__}.{type(module).__qualname__}".encode())
+    for name, value in sorted(module.state_dict().items()):
+        if isinstance(value, torch.Tensor):
+            plain = value.detach().cpu().contiguous().reshape(-1)
+            digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+            digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+    return digest.hexdigest()
 
 
 class _Counted:
@@ -370,7 +387,7 @@ def _settings(job: HeatmapJob | FeatureJob, kind: str, model: LoadedModel) -> di
         "model": model.name,
         "weights": {
             "source": model.weights.source,
-            "sha256": model.weights.sha256,
+            "sha256": model.weights.sha256 or _digest(model.module),
             "random": model.weights.random,
         },
         "input": {**model.card.input.model_dump(mode="json"), "fit": job.fit or model.card.preprocessing.fit},

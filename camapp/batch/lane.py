@@ -103,7 +103,10 @@ class Lane:
             reason = str(result) or type(result).__name__
             return Row(work.number, work.item, "failed", reason, shard=work.shard, seconds=seconds)
         start = time.perf_counter()
-        row = self._job.write(result, work)
+        try:
+            row = self._job.write(result, work)
+        except CamappError as error:
+            row = Row(work.number, work.item, "failed", str(error), shard=work.shard)
         return replace(row, seconds=seconds + time.perf_counter() - start)
 
     def _written(self, writing: list[Future[Row]], told: Told) -> list[Row]:

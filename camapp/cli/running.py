@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camapp.cli.options import SOME_FAILED
+from camapp.cli.options import FAILED, SOME_FAILED
 from camapp.terminal import complain, err, out, print_object
 
 if TYPE_CHECKING:
@@ -39,9 +39,23 @@ def exported(run: Callable[[RunOptions], Any], options: RunOptions, *, as_json: 
 
     Exit codes: 0 all done, 3 finished with failures, 130 ended early; errors as in all commands.
     """
+    from camapp.batch import TooManyFailures
+
     stop = threading.Event()
-    with _signals(stop), _progress(as_json) as progress:
-        report: ExportReport = run(replace(options, progress=progress, stop=stop))
+    try:
+        with _signals(stop), _progress(as_json) as progress:
+            report: ExportReport = run(replace(options, progress=progress, stop=stop))
+    except TooManyFailures as error:
+        if as_json:
+            print_object({"event": "ended", "error": str(error)})
+        raise
+    except KeyboardInterrupt:
+        complain("ended at once; resume with the same command")
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        complain(f"{error.strerror or error}{where}. What was done is kept; resume with the same command")
+        raise typer.Exit(FAILED) from error
     _tell(report, as_json=as_json)
     if not report.finished:
         so_far = report.done + report.failed

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import camapp
@@ -211,6 +212,9 @@ def test_what_cannot_be_meant_is_found_before_the_folder_is_touched(model: Any, 
         (lambda: export_heatmaps(model, source, out, layer="nowhere"), LookupError, "nowhere"),
         (lambda: export_heatmaps(model, tmp_path / "nothing", out), UsageError, "nothing"),
         (lambda: export_heatmaps(model, source, out, batch_size=0), UsageError, "batch_size"),
+        (lambda: export_heatmaps(model, source, out, top_k=2000), TargetError, "only 1000 classes"),
+        (lambda: export_heatmaps(model, source, out, targets=[]), UsageError, "targets is empty"),
+        (lambda: export_heatmaps(model, source, out, targets="label", top_k=2), UsageError, "exclude each other"),
         (lambda: export_features(model, source, out, format="npy"), UsageError, "format is one of"),
         (lambda: export_heatmaps(model, source, out, run=RunOptions(workers=0)), UsageError, "workers"),
     ):
@@ -369,3 +373,73 @@ def test_the_second_class_of_one_picture_does_not_meet_another_pictures_file(mod
     named = [file for row in rows_of(tmp_path / "out") for file in row["files"]]
     assert len({name.casefold() for name in named}) == len(named) == 8
     assert sorted(files_of(tmp_path / "out")) == sorted(named)
+
+
+class Picky(torch.nn.Module):
+    """Raises for dark pictures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.mean((1, 2, 3)).min() < 0:
+            raise ValueError("too dark")
+        return self.head(self.conv(x).mean((2, 3)))
+
+
+def picky(seed: int) -> Any:
+    torch.manual_seed(seed)
+    return camapp.wrap_model(Picky(), size=16, mean=(0.5,) * 3, std=(0.5,) * 3, labels=["a", "b", "c"])
+
+
+def shades(folder: Path, count: int = 6) -> Path:
+    folder.mkdir()
+    for number in range(count):
+        Image.new("RGB", (20, 20), (250 if number % 3 else 5,) * 3).save(folder / f"{number}.png")
+    return folder
+
+
+@pytest.mark.parametrize("export", [export_heatmaps, export_features])
+def test_pictures_that_a_network_raises_for_fail_alone(export: Any, tmp_path: Path) -> None:
+    report = export(picky(0), shades(tmp_path / "source"), tmp_path / "out", run=RunOptions(workers=1))
+    assert (report.done, report.failed) == (4, 2)
+    failed = [row for row in rows_of(tmp_path / "out") if row["status"] == "failed"]
+    assert [row["name"] for row in failed] == ["0.png", "3.png"]
+    assert all("too dark" in row["reason"] for row in failed)
+
+
+def test_a_network_of_other_weights_does_not_go_on_with_an_export(tmp_path: Path) -> None:
+    source, out, stop = shades(tmp_path / "source"), tmp_path / "out", threading.Event()
+    run = RunOptions(workers=1, threads=0, stop=stop, progress=lambda *_: stop.set())
+    assert not export_features(picky(0), source, out, shard_size=2, run=run).finished
+    with pytest.raises(UsageError, match="weights"):
+        export_features(picky(1), source, out, shard_size=2)
+    assert export_features(picky(0), source, out, shard_size=2, run=RunOptions(workers=1)).finished
+
+
+def test_a_folder_within_the_source_is_no_part_of_it(model: Any, tmp_path: Path) -> None:
+    source = shades(tmp_path / "source")
+    out, stop = source / "out", threading.Event()
+    run = RunOptions(workers=1, threads=0, stop=stop, progress=lambda *_: stop.set())
+    options: dict[str, Any] = {"outputs": ("overlay",), "shard_size": 2}
+    assert not export_heatmaps(model, source, out, **options, run=run).finished
+    report = export_heatmaps(model, source, out, **options, run=RunOptions(workers=1))
+    assert (report.total, report.done, report.resumed) == (6, 6, True)
+
+
+def test_an_overlay_that_its_format_cannot_hold_fails_alone(model: Any, tmp_path: Path) -> None:
+    source = shades(tmp_path / "source", 2)
+    Image.new("RGB", (17000, 400), "gray").save(source / "wide.png")
+    options: dict[str, Any] = {"outputs": ("overlay",), "overlay_format": "webp", "run": RunOptions(workers=1)}
+    report = export_heatmaps(model, source, tmp_path / "out", **options)
+    assert (report.done, report.failed) == (2, 1)
+    assert "Choose png, or a max_side" in rows_of(tmp_path / "out")[2]["reason"]
+
+
+def test_more_failures_than_allowed_in_the_last_shard_finish_the_export(model: Any, tmp_path: Path) -> None:
+    source = shades(tmp_path / "source", 2)
+    (source / "broken.png").write_bytes(b"")
+    with pytest.raises(TooManyFailures, match="The export is finished"):
+        export_heatmaps(model, source, tmp_path / "out", run=RunOptions(workers=1, max_errors=0))
+    assert len(rows_of(tmp_path / "out")) == 3

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -117,7 +117,7 @@ class _Worker:
         self.connection.close()
         self.process.join(5)
         if self.process.is_alive():
-            self.process.terminate()
+            self.process.kill()
             self.process.join()
 
 
@@ -185,13 +185,16 @@ class _Crew:
                 "a library. What was done is kept. Resume with fewer workers or a smaller batch size."
             )
         self._todo.appendleft(shard)
+        if self._stop.is_set():
+            return
         self._workers.append(_Worker(self._context, self._orders))
         self._give(self._workers[-1])
 
 
 def _work(orders: _Orders, connection: Connection) -> None:
     """A worker's whole life: shards come, words go, until the other end is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the parent says when to stop, or is gone, and the pipe with it
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     try:
@@ -200,10 +203,11 @@ def _work(orders: _Orders, connection: Connection) -> None:
         while True:
             lane.run(connection.recv(), _teller(connection))
             connection.send(("done",))
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):
         return
     except Exception as error:  # handed to the parent, which raises it
-        connection.send(("error", _sendable(error)))
+        with suppress(OSError):
+            connection.send(("error", _sendable(error)))
 
 
 def _teller(connection: Connection) -> Callable[[int, int], None]:

@@ -108,15 +108,20 @@ class FeatureJob:
 
     def run(self, batch: Sequence[_Ready]) -> list[_Taken | CamappError]:
         """Take features out of several pictures in one go."""
-        _, _, extractor = self._ready
+        _, model, extractor = self._ready
         try:
-            features: Features = extractor(torch.cat([one.inputs for one in batch]))
+            with model.named_failures():
+                features: Features = extractor(torch.cat([one.inputs for one in batch]))
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 return [ModelError("The GPU has not enough memory for this picture alone.")]
             torch.cuda.empty_cache()
             half = len(batch) // 2
             return [*self.run(batch[:half]), *self.run(batch[half:])]
+        except CamappError as error:
+            if len(batch) == 1:
+                return [error]
+            return [result for one in batch for result in self.run([one])]
         self._info = dict(features.info)
         arrays = features.numpy()
         return [_Taken(one, {name: array[row] for name, array in arrays.items()}) for row, one in enumerate(batch)]

@@ -29,6 +29,8 @@ from camapp.images.render import ALPHA, checked_paint, heatmap_16bit, png_bytes
 Output: TypeAlias = Literal["overlay", "heatmap", "raw"]
 OUTPUTS: tuple[Output, ...] = ("overlay", "heatmap", "raw")
 FORMATS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp"}
+# A side of a picture, by what the formats can count.
+_MOST_PIXELS = {"jpeg": 65_500, "webp": 16_383}
 LABEL, COLUMN = "label", "column"
 
 
@@ -99,6 +101,8 @@ class HeatmapJob:
         fixed = None
         if isinstance(self.targets, tuple):
             fixed = tuple(model.class_index(one) for one in self.targets)
+        if self.top_k > len(model.labels):
+            raise TargetError(f"top_k = {self.top_k}, but {model.name} has only {len(model.labels)} classes.")
         self._opened = _Opened(out, model, engine, look, fixed)
 
     def checked(self) -> Look:
@@ -115,6 +119,10 @@ class HeatmapJob:
             raise UsageError(f"overlay_format is one of {', '.join(FORMATS)}, not {self.overlay_format!r}.")
         _check_number("quality", self.quality, 1, 100)
         _check_number("top_k", self.top_k, 1, None)
+        if self.targets is not None and self.top_k != 1:
+            raise UsageError("targets and top_k exclude each other: give the classes, or how many of the likeliest.")
+        if self.targets == ():
+            raise UsageError("targets is empty. Name one class or more, or leave it out for the likeliest.")
         if self.max_side is not None:
             _check_number("max_side", self.max_side, 16, None)
         checked_paint(self.alpha, self.colormap, self.hide_below)
@@ -204,6 +212,12 @@ class HeatmapJob:
             image.thumbnail((self.max_side, self.max_side), Image.Resampling.LANCZOS)
         if self.overlay_format == "png":
             return png_bytes(np.asarray(image))
+        most = _MOST_PIXELS[self.overlay_format]
+        if max(image.size) > most:
+            raise UsageError(
+                f"An overlay of {image.width} x {image.height} is too large for {self.overlay_format}, which holds "
+                f"{most} pixels a side. Choose png, or a max_side."
+            )
         buffer = io.BytesIO()
         image.save(buffer, self.overlay_format, quality=self.quality)
         return buffer.getvalue()
