@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from timm.models._features_fx import create_feature_extractor  # torchvision's cannot trace same padding
 from torch.utils.data import DataLoader, Dataset
-from torchvision.models.feature_extraction import create_feature_extractor
 from torchvision.transforms import v2
 
 import camapp
@@ -161,7 +161,7 @@ def _grad_cam_loop(source: Path, out: Path) -> None:
     with GradCAM(model=loaded.module, target_layers=[layer]) as cam:
         for path in sorted(source.iterdir()):
             image = Image.open(path).convert("RGB")
-            heatmap = cam(input_tensor=prepare(image)[None])[0]
+            heatmap = cam(input_tensor=prepare(image)[None], targets=None)[0]
             heatmap = np.asarray(Image.fromarray(heatmap).resize(image.size, Image.Resampling.BILINEAR))
             painted = show_cam_on_image(np.asarray(image, np.float32) / 255, heatmap, use_rgb=True)
             Image.fromarray(painted).save(out / path.name, quality=90)
@@ -184,11 +184,11 @@ class _Pictures(Dataset[Any]):
 def _loader_loop(source: Path, out: Path) -> None:
     """What a user of torchvision writes: a DataLoader with workers, a truncated FX graph, one file."""
     loaded = camapp.load_model(MODEL, device="cpu")
-    graph = create_feature_extractor(loaded.module, ["global_pool"])
+    graph = create_feature_extractor(loaded.module, ["global_pool.flatten"])
     out.mkdir()
     loader = DataLoader(_Pictures(source, _transforms(loaded)), batch_size=32, num_workers=WORKERS)
     with torch.inference_mode():
-        features = [graph(batch)["global_pool"] for batch in loader]
+        features = [graph(batch)["global_pool.flatten"] for batch in loader]
     np.save(out / "features.npy", torch.cat(features).numpy())
 
 
