@@ -1,14 +1,8 @@
 """Many pictures: sources of any size, exported shard by shard, each input accounted for, resumed anywhere."""
 
-from camapp.batch.export import (
-    Columns,
-    ExportReport,
-    RunOptions,
-    TooManyFailures,
-    export_features,
-    export_heatmaps,
-)
+from camapp.batch.export import export_features, export_heatmaps
 from camapp.batch.ledger import iterate_manifest, read_manifest, read_run
+from camapp.batch.running import Columns, ExportReport, RunOptions, TooManyFailures
 
 __all__ = [
     "Columns",

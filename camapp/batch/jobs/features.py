@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from camapp.backbones.load import LoadedModel
-from camapp.batch.jobs.job import ModelChoice, Work
+from camapp.batch.jobs.job import ModelChoice, Work, run_apart
 from camapp.batch.records import Row
-from camapp.errors import CamappError, ModelError, UsageError
+from camapp.errors import CamappError, UsageError
 from camapp.features.extractor import FeatureExtractor
 from camapp.features.features import Features
 from camapp.features.formats import FORMATS, save_features
@@ -108,23 +108,7 @@ class FeatureJob:
 
     def run(self, batch: Sequence[_Ready]) -> list[_Taken | CamappError]:
         """Take features out of several pictures in one go."""
-        _, model, extractor = self._ready
-        try:
-            with model.named_failures():
-                features: Features = extractor(torch.cat([one.inputs for one in batch]))
-        except torch.OutOfMemoryError:
-            if len(batch) == 1:
-                return [ModelError("The GPU has not enough memory for this picture alone.")]
-            torch.cuda.empty_cache()
-            half = len(batch) // 2
-            return [*self.run(batch[:half]), *self.run(batch[half:])]
-        except CamappError as error:
-            if len(batch) == 1:
-                return [error]
-            return [result for one in batch for result in self.run([one])]
-        self._info = dict(features.info)
-        arrays = features.numpy()
-        return [_Taken(one, {name: array[row] for name, array in arrays.items()}) for row, one in enumerate(batch)]
+        return run_apart(self._taken, batch)
 
     def write(self, result: _Taken, work: Work) -> Row:
         """Keep the features until the shard is whole."""
@@ -159,6 +143,14 @@ class FeatureJob:
         (path,) = save_features(table, out / name, self.format, overwrite=True)
         file = path.relative_to(out).as_posix()
         return [replace(row, files=(file,)) if row.status == "done" else row for row in rows]
+
+    def _taken(self, batch: Sequence[_Ready]) -> list[_Taken]:
+        _, model, extractor = self._ready
+        with model.named_failures():
+            features: Features = extractor(torch.cat([one.inputs for one in batch]))
+        self._info = dict(features.info)
+        arrays = features.numpy()
+        return [_Taken(one, {name: array[row] for name, array in arrays.items()}) for row, one in enumerate(batch)]
 
     @property
     def _ready(self) -> tuple[Path, LoadedModel, FeatureExtractor]:

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import torch
 from PIL import Image
 
 from camapp.backbones.load import LoadedModel
-from camapp.batch.jobs.job import ModelChoice, Work
+from camapp.batch.jobs.job import ModelChoice, Work, run_apart
 from camapp.batch.records import Guess, Row
 from camapp.cam.engine import Method
 from camapp.cam.methods import find_method
 from camapp.cam.targets import TopClasses
-from camapp.errors import CamappError, ModelError, TargetError, UsageError, did_you_mean
+from camapp.errors import CamappError, TargetError, UsageError, did_you_mean
 from camapp.explainer import Look, Prepared, checked_paintable, explain_prepared
 from camapp.explanation import Explanation
 from camapp.files import write_atomically
@@ -139,18 +138,7 @@ class HeatmapJob:
 
     def run(self, batch: Sequence[Painted]) -> list[Explanation | CamappError]:
         """Explain several pictures in one go; those that it ends with an error for, one by one."""
-        try:
-            return list(self._explained(batch))
-        except torch.OutOfMemoryError:
-            if len(batch) == 1:
-                return [ModelError("The GPU has not enough memory for this picture alone.")]
-            torch.cuda.empty_cache()
-            half = len(batch) // 2
-            return [*self.run(batch[:half]), *self.run(batch[half:])]
-        except CamappError as error:
-            if len(batch) == 1:
-                return [error]
-            return [result for one in batch for result in self.run([one])]
+        return run_apart(self._explained, batch)
 
     def write(self, result: Explanation, work: Work) -> Row:
         """Write overlay, heatmap and raw map of each class."""

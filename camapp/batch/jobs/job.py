@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from camapp.backbones.load import LoadedModel
 from camapp.batch.records import Item, Row
+from camapp.errors import CamappError, ModelError
 from camapp.loading import load_model
 
 
@@ -54,6 +57,26 @@ class Work:
     item: Item
     stem: str
     shard: int
+
+
+def run_apart(run: Callable[[Sequence[Any]], Sequence[Any]], batch: Sequence[Any]) -> list[Any]:
+    """Run a batch; in halves where the GPU has not enough memory, one by one where it ends with an error.
+
+    Returns:
+        For each of the batch its result, or the CamappError that it ended with alone.
+    """
+    try:
+        return list(run(batch))
+    except torch.OutOfMemoryError:
+        if len(batch) == 1:
+            return [ModelError("The GPU has not enough memory for this picture alone.")]
+        torch.cuda.empty_cache()
+        half = len(batch) // 2
+        return [*run_apart(run, batch[:half]), *run_apart(run, batch[half:])]
+    except CamappError as error:
+        if len(batch) == 1:
+            return [error]
+        return [result for one in batch for result in run_apart(run, [one])]
 
 
 class Job(Protocol):
