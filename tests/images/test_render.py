@@ -50,6 +50,17 @@ def test_cooler_places_show_more_of_the_picture() -> None:
     assert weights[0] == 0.5**5
 
 
+@pytest.mark.parametrize("colormap", COLORMAPS)
+@pytest.mark.parametrize("alpha", [0.3, 0.7])
+def test_every_pixel_is_the_weighted_mean_in_exact_arithmetic(colormap: str, alpha: float) -> None:
+    rng = np.random.default_rng(1)
+    rgb, heatmap = rng.integers(0, 256, (64, 50, 3), dtype=np.uint8), rng.random((64, 50), dtype=np.float32)
+    level = np.floor(heatmap * 255 + np.float32(0.5)).astype(int)
+    weight = alpha ** (1 + 4 * (1 - level / 255))[..., None]
+    expected = np.rint(rgb * (1 - weight) + colors_of(colormap)[level].astype(np.float64) * weight)
+    np.testing.assert_array_equal(overlay(rgb, heatmap, alpha=alpha, colormap=colormap), expected)
+
+
 def test_bands_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     rgb, heatmap = rng.integers(0, 256, (37, 23, 3), dtype=np.uint8), rng.random((37, 23), dtype=np.float32)
