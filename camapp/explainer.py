@@ -22,7 +22,7 @@ from camapp.cam.watch import Progress
 from camapp.errors import TargetError, UsageError
 from camapp.explanation import Explanation, Prediction
 from camapp.images.decode import Picture, decode
-from camapp.images.geometry import Fit, Geometry
+from camapp.images.geometry import Fit, Placed
 from camapp.loading import load_model
 
 PictureSource: TypeAlias = Picture | Image.Image | np.ndarray | str | os.PathLike[str] | bytes | BinaryIO
@@ -86,7 +86,7 @@ def explain(
     return explain_prepared(
         loaded,
         engine,
-        [Prepared(opened, *loaded.prepare(opened, fit))],
+        [Prepared(opened, loaded.place(opened, fit))],
         wanted,
         look,
         progress=progress,
@@ -101,15 +101,11 @@ class Prepared:
 
     Args:
         picture: as it was read.
-        inputs: (1, 3, h, w) on the model's device.
-        geometry: how the input lies in the picture.
-        notes: what was done to the picture on the way.
+        placed: what the model sees of it.
     """
 
     picture: Picture
-    inputs: torch.Tensor
-    geometry: Geometry
-    notes: Sequence[str]
+    placed: Placed
 
 
 def explain_prepared(
@@ -130,7 +126,7 @@ def explain_prepared(
     """
     start = time.perf_counter()
     with model.named_failures():
-        result = engine(torch.cat([one.inputs for one in prepared]), targets, **look, **watch)
+        result = engine(model.inputs([one.placed for one in prepared]), targets, **look, **watch)
     maps, raw, logits = result.maps.cpu().numpy(), result.raw.cpu().numpy(), result.logits.cpu()
     probabilities = logits.softmax(1)
     seconds = (time.perf_counter() - start) / len(prepared)
@@ -162,8 +158,8 @@ def explain_prepared(
             reasons=tuple(result.reasons[row] or ()),
             model_maps=maps[row],
             raw=raw[row],
-            geometry=one.geometry,
-            notes=(*warning, *one.picture.notes, *one.notes, *result.notes),
+            geometry=one.placed.geometry,
+            notes=(*warning, *one.picture.notes, *one.placed.notes, *result.notes),
             seconds=seconds,
         )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -17,7 +18,7 @@ from camapp.backbones.cards import ModelCard, find_card
 from camapp.backbones.weights import Weights, load_weights, obtain
 from camapp.errors import CamappError, ModelError, TargetError, UsageError, closest, did_you_mean
 from camapp.images.decode import Picture
-from camapp.images.geometry import Fit, Geometry, prepare
+from camapp.images.geometry import Fit, Geometry, Placed, normalized, place
 
 DEFAULT_MODEL = "efficientnet_lite0"
 
@@ -61,8 +62,24 @@ class LoadedModel:
         Returns:
             The input of shape (1, 3, h, w) on the model's device, its geometry, and notes about what was done.
         """
-        tensor, geometry, notes = prepare(picture, self.card.preprocessing, fit)
-        return tensor.to(self.device), geometry, notes
+        placed = self.place(picture, fit)
+        return self.inputs([placed]), placed.geometry, list(placed.notes)
+
+    def place(self, picture: Picture, fit: Fit | None = None) -> Placed:
+        """What this model sees of a picture, as pixels; ``inputs`` makes a batch of several."""
+        return place(picture, self.card.preprocessing, fit)
+
+    def inputs(self, placed: Sequence[Placed]) -> torch.Tensor:
+        """A batch of this model's inputs: pixels go to its device as bytes and are normalised there.
+
+        Args:
+            placed: B pictures, by ``place``.
+
+        Returns:
+            (B, 3, h, w) float32 on the model's device.
+        """
+        pixels = torch.from_numpy(np.stack([one.pixels for one in placed]))
+        return normalized(pixels.to(self.device), self.card.preprocessing)
 
     @contextmanager
     def named_failures(self) -> Iterator[None]:

@@ -122,8 +122,23 @@ class Geometry:
         return self.left + x * self.step_x, self.top + y * self.step_y
 
 
-def prepare(picture: Picture, how: Preprocessing, fit: Fit | None = None) -> tuple[torch.Tensor, Geometry, list[str]]:
-    """Turn a picture into a model's input.
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """What a model sees of a picture, before it is normalised.
+
+    Args:
+        pixels: (h, w, 3) uint8 RGB, of the size of the model's input.
+        geometry: how they lie in the picture.
+        notes: what was done to it on the way.
+    """
+
+    pixels: np.ndarray
+    geometry: Geometry
+    notes: tuple[str, ...] = ()
+
+
+def place(picture: Picture, how: Preprocessing, fit: Fit | None = None) -> Placed:
+    """Resize a picture and cut it, or pad it, to a model's input.
 
     Args:
         picture: the decoded picture.
@@ -131,28 +146,47 @@ def prepare(picture: Picture, how: Preprocessing, fit: Fit | None = None) -> tup
         fit: overrides the preprocessing's own policy. By default very elongated pictures (past 4:1), of which a centre
             crop would show a sliver, are letterboxed.
 
-    Returns:
-        The normalised input of shape (1, 3, h, w), float32; its geometry; and notes about what was done.
-
     Raises:
         UsageError: ``fit`` is none of crop, letterbox, stretch.
     """
-    notes: list[str] = []
+    notes: tuple[str, ...] = ()
     if fit is None:
         fit = how.fit
         aspect = max(picture.width, picture.height) / min(picture.width, picture.height)
         if fit == "crop" and aspect > LONGEST_CROPPED_ASPECT:
             fit = "letterbox"
-            notes.append(
-                f"{aspect:.1f}:1 is too elongated for a centre crop: letterboxed, so that the model sees it all"
-            )
-    image = picture.to_pil()
-    place = {"crop": _crop, "letterbox": _letterbox, "stretch": _stretch}[checked_fit(fit)]
-    pixels, geometry = place(image, how)
-    tensor = torch.from_numpy(pixels).permute(2, 0, 1).float().div_(255)
-    mean = torch.tensor(how.mean, device="cpu").view(3, 1, 1)
-    std = torch.tensor(how.std, device="cpu").view(3, 1, 1)
-    return tensor.sub_(mean).div_(std).unsqueeze(0).contiguous(), geometry, notes
+            notes = (f"{aspect:.1f}:1 is too elongated for a centre crop: letterboxed, so that the model sees it all",)
+    put = {"crop": _crop, "letterbox": _letterbox, "stretch": _stretch}[checked_fit(fit)]
+    return Placed(*put(picture.to_pil(), how), notes)
+
+
+def normalized(pixels: torch.Tensor, how: Preprocessing) -> torch.Tensor:
+    """Pixels as the numbers that a model wants: ``(pixels / 255 - mean) / std``, computed where they are.
+
+    Args:
+        pixels: (B, h, w, 3) uint8.
+        how: the model's preprocessing.
+
+    Returns:
+        (B, 3, h, w) float32, contiguous, on the same device.
+    """
+    values = pixels.permute(0, 3, 1, 2).float().div_(255)
+    mean = torch.tensor(how.mean, device=pixels.device).view(3, 1, 1)
+    std = torch.tensor(how.std, device=pixels.device).view(3, 1, 1)
+    return values.sub_(mean).div_(std).contiguous()
+
+
+def prepare(picture: Picture, how: Preprocessing, fit: Fit | None = None) -> tuple[torch.Tensor, Geometry, list[str]]:
+    """Turn a picture into a model's input: ``place``, then ``normalized``.
+
+    Returns:
+        The normalised input of shape (1, 3, h, w), float32; its geometry; and notes about what was done.
+
+    Raises:
+        UsageError: as ``place``.
+    """
+    placed = place(picture, how, fit)
+    return normalized(torch.from_numpy(placed.pixels)[None], how), placed.geometry, list(placed.notes)
 
 
 def checked_fit(fit: str) -> Fit:

@@ -13,7 +13,7 @@ import torch
 from camapp.backbones.load import LoadedModel
 from camapp.errors import CamappError
 from camapp.images.decode import decode
-from camapp.images.geometry import Fit
+from camapp.images.geometry import Fit, Placed
 from camapp.sources.pictures import PictureFile, check_count
 
 # Decoding scales with threads (Pillow lets go of the interpreter), up to what one process can feed a model with.
@@ -67,14 +67,14 @@ def load_batches(
     threads = default_workers() if workers is None else workers
     check_count("workers", threads, 1)
 
-    def read(picture: PictureFile) -> torch.Tensor | str:
+    def read(picture: PictureFile) -> Placed | str:
         try:
-            return model.prepare(decode(picture.path), fit)[0]
+            return model.place(decode(picture.path), fit)
         except CamappError as error:
             return str(error)
 
     pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
-    waiting: deque[Future[torch.Tensor | str]] = deque()
+    waiting: deque[Future[Placed | str]] = deque()
     ahead = iter(pictures)
     try:
         for start in range(0, len(pictures), batch_size):
@@ -86,8 +86,8 @@ def load_batches(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _batch(model: LoadedModel, start: int, read: list[torch.Tensor | str]) -> Batch:
-    inputs = {start + index: one for index, one in enumerate(read) if isinstance(one, torch.Tensor)}
+def _batch(model: LoadedModel, start: int, read: list[Placed | str]) -> Batch:
+    placed = {start + index: one for index, one in enumerate(read) if isinstance(one, Placed)}
     failures = tuple((start + index, one) for index, one in enumerate(read) if isinstance(one, str))
     none = torch.zeros(0, 3, *model.card.input.size, device=model.device)
-    return Batch(tuple(inputs), torch.cat(list(inputs.values())) if inputs else none, failures)
+    return Batch(tuple(placed), model.inputs(list(placed.values())) if placed else none, failures)

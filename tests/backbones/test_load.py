@@ -96,6 +96,12 @@ class TestEmbeddedModels:
         assert (tensor.shape, tensor.device, geometry.fit, notes) == ((1, 3, 224, 224), lite0.device, "crop", [])
         assert lite0.prepare(picture, "letterbox")[1].fit == "letterbox"
 
+    def test_a_batch_of_inputs_is_to_the_bit_what_its_pictures_are_alone(self, lite0: LoadedModel) -> None:
+        pictures = [decode(resource_folder("assets") / name) for name in ("chelsea.jpg", "rocket.jpg", "coffee.jpg")]
+        batch = lite0.inputs([lite0.place(picture) for picture in pictures])
+        assert torch.equal(batch, torch.cat([lite0.prepare(picture)[0] for picture in pictures]))
+        assert batch.is_contiguous()
+
 
 class TestUsersModels:
     def test_a_card_with_its_checkpoint_predicts_what_the_users_model_predicts(self, mine: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from camapp.backbones.load import LoadedModel
 from camapp.batch.jobs.job import ModelChoice, Work, run_apart
@@ -19,7 +18,7 @@ from camapp.features.features import Features
 from camapp.features.formats import FORMATS, save_features
 from camapp.features.table import FeatureTable
 from camapp.images.decode import decode
-from camapp.images.geometry import Fit, checked_fit
+from camapp.images.geometry import Fit, Placed, checked_fit
 from camapp.transfer.extraction import provenance_of
 
 # Formats that are one file, of which a shard's can be one.
@@ -30,7 +29,7 @@ FILES = tuple(name for name in FORMATS if name != "npy")
 class _Ready:
     """A picture that is ready."""
 
-    inputs: torch.Tensor
+    placed: Placed
     width: int
     height: int
     notes: tuple[str, ...]
@@ -102,9 +101,8 @@ class FeatureJob:
         """Decode a picture."""
         _, model, _ = self._ready
         picture = decode(data, name=work.item.name)
-        inputs, _, notes = model.prepare(picture, self.fit)
-        height, width = picture.rgb.shape[:2]
-        return _Ready(inputs, width, height, (*picture.notes, *notes))
+        placed = model.place(picture, self.fit)
+        return _Ready(placed, *picture.size, (*picture.notes, *placed.notes))
 
     def run(self, batch: Sequence[_Ready]) -> list[_Taken | CamappError]:
         """Take features out of several pictures in one go."""
@@ -147,7 +145,7 @@ class FeatureJob:
     def _taken(self, batch: Sequence[_Ready]) -> list[_Taken]:
         _, model, extractor = self._ready
         with model.named_failures():
-            features: Features = extractor(torch.cat([one.inputs for one in batch]))
+            features: Features = extractor(model.inputs([one.placed for one in batch]))
         self._info = dict(features.info)
         arrays = features.numpy()
         return [_Taken(one, {name: array[row] for name, array in arrays.items()}) for row, one in enumerate(batch)]

@@ -134,7 +134,7 @@ class HeatmapJob:
         opened = self._ready
         picture = decode(data, name=work.item.name)
         targets = self._targets_of(work, opened)
-        return Painted(Prepared(picture, *opened.model.prepare(picture, self.fit)), targets)
+        return Painted(Prepared(picture, opened.model.place(picture, self.fit)), targets)
 
     def run(self, batch: Sequence[Painted]) -> list[Explanation | CamappError]:
         """Explain several pictures in one go; those that it ends with an error for, one by one."""
