@@ -69,6 +69,18 @@ class LoadedModel:
         """What this model sees of a picture, as pixels; ``inputs`` makes a batch of several."""
         return place(picture, self.card.preprocessing, fit)
 
+    def sides_for_draft(self, side: int = 0) -> tuple[int, int]:
+        """The shorter and the longer side that a picture needs for what this model sees of it to stay sharp.
+
+        Twice what the picture is resized to: decoded at that scale or a larger one, and then resized, it differs little
+        from a picture that was decoded whole.
+
+        Args:
+            side: what the longer side is needed for otherwise, in pixels.
+        """
+        short = 2 * max(self.card.preprocessing.resize, *self.card.preprocessing.size)
+        return short, max(short, side)
+
     def inputs(self, placed: Sequence[Placed]) -> torch.Tensor:
         """A batch of this model's inputs: pixels go to its device as bytes and are normalised there.
 

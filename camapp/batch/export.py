@@ -29,6 +29,7 @@ def export_heatmaps(
     overlay_format: str = "jpeg",
     quality: int = 90,
     max_side: int | None = None,
+    raw_format: str = "npy",
     alpha: float = ALPHA,
     colormap: str = "viridis",
     hide_below: float = 0.0,
@@ -36,6 +37,8 @@ def export_heatmaps(
     normalize: str = "minmax",
     fit: Fit | None = None,
     batch_size: int = 8,
+    precision: str = "float32",
+    draft: bool = False,
     shard_size: int = SHARD_SIZE,
     columns: Columns = USUAL_COLUMNS,
     device: str = "auto",
@@ -63,6 +66,8 @@ def export_heatmaps(
         overlay_format: "jpeg", "png" or "webp".
         quality: of JPEG and WebP, 1 to 100.
         max_side: the longest side of overlays and heatmaps in pixels; the picture's own by default.
+        raw_format: "npy", float32, a file a picture; or "parquet", float16, a file a shard, which
+            ``camapp.batch.read_raw_maps`` reads.
         alpha: opacity where a map is hottest.
         colormap: one of ``camapp.images.render.COLORMAPS``.
         hide_below: leave the picture as it is where the map is below this.
@@ -70,6 +75,9 @@ def export_heatmaps(
         normalize: "minmax", "max" or "shared".
         fit: "crop", "letterbox" or "stretch"; the card's own way by default.
         batch_size: pictures in one forward.
+        precision: "float32", or "bfloat16" or "float16" for autocast; maps are float32 and differ a little.
+        draft: decode large JPEGs at 1/2, 1/4 or 1/8 of their size, for several times the speed and maps that differ a
+            little; wants a ``max_side``, or only "raw" as outputs.
         shard_size: pictures in a shard, the unit that is done or not.
         columns: which columns of a table hold what.
         device: "auto", "cpu", "cuda", ...
@@ -109,6 +117,9 @@ def export_heatmaps(
         normalize,
         fit,
         batch_size,
+        precision,
+        draft,
+        raw_format,
     )
     job.checked()
     return run_export(job, "heatmaps", source, Path(out), columns, shard_size, run)
@@ -127,6 +138,8 @@ def export_features(
     fit: Fit | None = None,
     channels_last: bool = True,
     batch_size: int = 32,
+    precision: str = "float32",
+    draft: bool = False,
     shard_size: int = SHARD_SIZE,
     columns: Columns = USUAL_COLUMNS,
     device: str = "auto",
@@ -151,6 +164,8 @@ def export_features(
         fit: "crop", "letterbox" or "stretch"; the card's own way by default.
         channels_last: as for ``FeatureExtractor``.
         batch_size: pictures in one forward.
+        precision: "float32", or "bfloat16" or "float16" for autocast.
+        draft: decode large JPEGs at 1/2, 1/4 or 1/8 of their size, as for ``export_heatmaps``.
         shard_size: pictures in a shard.
         columns: which columns of a table hold what.
         device: "auto", "cpu", "cuda", ...
@@ -171,6 +186,8 @@ def export_features(
         fit,
         channels_last,
         batch_size,
+        precision,
+        draft,
     )
     job.checked()
     return run_export(job, "features", source, Path(out), columns, shard_size, run)

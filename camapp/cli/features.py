@@ -20,7 +20,7 @@ from camapp.cli.options import (
     load,
     split_names,
 )
-from camapp.cli.running import ErrorsOption, ShardOption, StrictOption, exported
+from camapp.cli.running import DraftOption, ErrorsOption, PrecisionOption, ShardOption, StrictOption, exported
 from camapp.errors import UsageError
 from camapp.terminal import complain, out, print_object, report_failure, with_progress
 
@@ -52,6 +52,8 @@ def features(
     strict: StrictOption = False,
     limit: Annotated[int | None, typer.Option(help="Take only the first N pictures.")] = None,
     batch_size: BatchOption = 32,
+    precision: PrecisionOption = "float32",
+    draft: DraftOption = False,
     workers: Annotated[
         int | None, typer.Option(help="Threads that decode pictures; with --parts, processes. One a processor.")
     ] = None,
@@ -68,6 +70,8 @@ def features(
     how = None if fit is None else checked_fit(fit)
     if not parts and (strict or max_errors is not None):
         raise UsageError("--strict and --max-errors are for --parts: a file is written whole or not at all.")
+    if not parts and (draft or precision != "float32"):
+        raise UsageError("--draft and --precision are for --parts.")
     if parts:
         from camapp.batch import RunOptions, export_features
 
@@ -85,6 +89,8 @@ def features(
                 format=file_format or "parquet",
                 fit=how,
                 batch_size=batch_size,
+                precision=precision,
+                draft=draft,
                 shard_size=shard_size,
                 device=device,
                 random_weights=random_weights,

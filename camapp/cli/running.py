@@ -25,6 +25,13 @@ _EVERY = 1.0
 
 BatchesOption = Annotated[int, typer.Option("--batch-size", help="How many pictures run at once.")]
 ShardOption = Annotated[int, typer.Option("--shard-size", help="Pictures in a shard, which is done as a whole or not.")]
+PrecisionOption = Annotated[
+    str, typer.Option(help="float32, or bfloat16 or float16: faster on GPUs, and the last digits differ.")
+]
+DraftOption = Annotated[
+    bool,
+    typer.Option("--draft", help="Decode large JPEGs at 1/2 to 1/8 of their size: faster, and maps differ a little."),
+]
 ProcessesOption = Annotated[
     int | None, typer.Option("--workers", help="Processes; one a processor on the CPU, one on a GPU.")
 ]

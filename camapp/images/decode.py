@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, BinaryIO
 
+from PIL import ImageFile
+
 from camapp.errors import DecodeError, UsageError
 from camapp.images.convert import WHITE, colour, convert, named_failures, strict_loading
 from camapp.images.formats import RationedBytes, frame_notes, kind_of, opener_of
@@ -58,6 +60,7 @@ def decode(
     limits: Limits | None = None,
     background: Sequence[int] = WHITE,
     name: str | None = None,
+    at_least: tuple[int, int] | None = None,
 ) -> Picture:
     """Read a picture from a source that nobody vouches for.
 
@@ -70,6 +73,9 @@ def decode(
         limits: by default those of the environment, ``Limits.from_environment()``.
         background: the colour behind transparent parts, 0-255.
         name: by default the file's name without its folder, or ``"picture"``.
+        at_least: the shorter and the longer side in pixels that will do. A JPEG is then decoded at 1/2, 1/4 or 1/8 of
+            its size where that is no less, which takes a fraction of the time, and gives pixels that are averaged over
+            blocks; other formats are decoded whole.
 
     Returns:
         The picture, with a note on each thing done to it.
@@ -92,8 +98,13 @@ def decode(
         _check_aspect(limits, *image.size)
         notes = frame_notes(image, data)
         stream.ration = sys.maxsize
+        full = None if at_least is None else _reduce(image, *at_least)
+        if full is not None:
+            notes.append(f"decoded at {image.width}x{image.height} of {full[0]}x{full[1]}")
         rgb, more, orientation = convert(image, ground)
-    return Picture(rgb, _name(source) if name is None else name, (*notes, *more), orientation)
+    if full is not None and orientation >= 5:
+        full = full[::-1]
+    return Picture(rgb, _name(source) if name is None else name, (*notes, *more), orientation, full)
 
 
 def read_bytes(source: object, limits: Limits) -> bytes:
@@ -197,6 +208,16 @@ def named_read_failures() -> Iterator[None]:
     except Exception as error:  # a path with a null byte, a closed file, a stream that breaks off
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise DecodeError(f"The file could not be read ({reason}). Check the path and the disk.") from error
+
+
+def _reduce(image: ImageFile.ImageFile, short: int, long: int) -> tuple[int, int] | None:
+    """Let a JPEG be decoded at the smallest scale that leaves these sides; the size that it had, if there is one."""
+    full = image.size
+    for scale in (8, 4, 2):
+        if min(full) // scale >= short and max(full) // scale >= long:
+            image.draft(None, (full[0] // scale, full[1] // scale))
+            break
+    return None if image.size == full else full
 
 
 def _name(source: object) -> str:

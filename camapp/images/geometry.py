@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -112,6 +112,18 @@ class Geometry:
         placed = np.zeros((self.original[1], self.original[0]), np.float32)
         placed[rows, columns] = _sample(_sample(heatmap.astype(np.float32), y).T, x).T
         return placed
+
+    def scaled_to(self, original: tuple[int, int]) -> Geometry:
+        """How the model's input lies in the same picture at another size, its width and height given in pixels."""
+        across, down = original[0] / self.original[0], original[1] / self.original[1]
+        return replace(
+            self,
+            original=original,
+            left=self.left * across,
+            top=self.top * down,
+            step_x=self.step_x * across,
+            step_y=self.step_y * down,
+        )
 
     def point_to_model(self, x: float, y: float) -> tuple[float, float]:
         """The model pixel coordinates of an original point."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL import Image
@@ -21,6 +21,7 @@ class Picture:
         name: what to call it in messages and file names, without a folder.
         notes: what was done to it, a phrase each, fit to be shown to a user.
         orientation: the EXIF orientation (1-8) that was undone; 1 where the pixels were stored upright.
+        reduced_from: width and height that it had before it was made smaller; None where it was not.
 
     Raises:
         UsageError: ``rgb`` is no such array, or has no pixels.
@@ -30,6 +31,7 @@ class Picture:
     name: str = "picture"
     notes: tuple[str, ...] = ()
     orientation: int = 1
+    reduced_from: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.rgb.dtype != np.uint8 or self.rgb.ndim != 3 or self.rgb.shape[2] != 3 or not self.rgb.size:
@@ -55,6 +57,20 @@ class Picture:
     def size(self) -> tuple[int, int]:
         """Width and height in pixels, in Pillow's order."""
         return self.width, self.height
+
+    @property
+    def full_size(self) -> tuple[int, int]:
+        """Width and height in pixels of the picture as it was stored, before it was made smaller."""
+        return self.reduced_from or self.size
+
+    def no_larger_than(self, side: int) -> Picture:
+        """The picture with its longer side at most ``side`` pixels, resampled by Lanczos; itself where it fits."""
+        if max(self.size) <= side:
+            return self
+        scale = side / max(self.size)
+        size = (max(1, round(self.width * scale)), max(1, round(self.height * scale)))
+        smaller = self.to_pil().resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+        return replace(self, rgb=np.asarray(smaller), reduced_from=self.full_size)
 
     def to_pil(self) -> Image.Image:
         """A Pillow image of its own memory, without metadata."""

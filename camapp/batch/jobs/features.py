@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from camapp.backbones.load import LoadedModel
-from camapp.batch.jobs.job import ModelChoice, Work, run_apart
+from camapp.batch.jobs.job import ModelChoice, Parts, Work, at_precision, check_precision
 from camapp.batch.records import Row
 from camapp.errors import CamappError, UsageError
 from camapp.features.extractor import FeatureExtractor
@@ -57,6 +57,8 @@ class FeatureJob:
         fit: "crop", "letterbox" or "stretch"; the card's own way by default.
         channels_last: as for ``FeatureExtractor``.
         batch_size: pictures in one forward.
+        precision: of ``PRECISIONS``: what the network computes in; the features are of ``dtype``.
+        draft: decode JPEGs at a fraction of their size where that is twice what the model wants, or more.
     """
 
     choice: ModelChoice
@@ -68,6 +70,9 @@ class FeatureJob:
     fit: Fit | None = None
     channels_last: bool = True
     batch_size: int = 32
+    precision: str = "float32"
+    draft: bool = False
+    _parts: Parts = field(default_factory=Parts, repr=False, compare=False)
     _opened: tuple[Path, LoadedModel, FeatureExtractor] | None = field(default=None, repr=False, compare=False)
     _gathered: dict[int, dict[int, dict[str, np.ndarray]]] = field(default_factory=dict, repr=False, compare=False)
     _info: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -96,17 +101,18 @@ class FeatureJob:
             raise UsageError(f"format is one of {', '.join(FILES)}, not {self.format!r}.")
         if self.fit is not None:
             checked_fit(self.fit)
+        check_precision(self.precision)
 
     def prepare(self, data: bytes, work: Work) -> _Ready:
         """Decode a picture."""
         _, model, _ = self._ready
-        picture = decode(data, name=work.item.name)
+        picture = decode(data, name=work.item.name, at_least=model.sides_for_draft() if self.draft else None)
         placed = model.place(picture, self.fit)
-        return _Ready(placed, *picture.size, (*picture.notes, *placed.notes))
+        return _Ready(placed, *picture.full_size, (*picture.notes, *placed.notes))
 
     def run(self, batch: Sequence[_Ready]) -> list[_Taken | CamappError]:
         """Take features out of several pictures in one go."""
-        return run_apart(self._taken, batch)
+        return self._parts.run(self._taken, batch)
 
     def write(self, result: _Taken, work: Work) -> Row:
         """Keep the features until the shard is whole."""
@@ -144,7 +150,7 @@ class FeatureJob:
 
     def _taken(self, batch: Sequence[_Ready]) -> list[_Taken]:
         _, model, extractor = self._ready
-        with model.named_failures():
+        with model.named_failures(), at_precision(self.precision, model.device):
             features: Features = extractor(model.inputs([one.placed for one in batch]))
         self._info = dict(features.info)
         arrays = features.numpy()

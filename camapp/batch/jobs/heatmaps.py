@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from PIL import Image
 
 from camapp.backbones.load import LoadedModel
-from camapp.batch.jobs.job import ModelChoice, Work, run_apart
+from camapp.batch.jobs.job import ModelChoice, Parts, Work, at_precision, check_precision
+from camapp.batch.jobs.raw_maps import RawMaps
 from camapp.batch.records import Guess, Row
 from camapp.cam.engine import Method
 from camapp.cam.methods import find_method
@@ -27,6 +27,7 @@ from camapp.images.render import ALPHA, checked_paint, heatmap_16bit, png_bytes
 
 Output: TypeAlias = Literal["overlay", "heatmap", "raw"]
 OUTPUTS: tuple[Output, ...] = ("overlay", "heatmap", "raw")
+RAW_FORMATS = ("npy", "parquet")
 FORMATS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp"}
 # A side of a picture, by what the formats can count.
 _MOST_PIXELS = {"jpeg": 65_500, "webp": 16_383}
@@ -71,6 +72,10 @@ class HeatmapJob:
         normalize: "minmax", "max" or "shared".
         fit: "crop", "letterbox" or "stretch"; the card's own way by default.
         batch_size: pictures in one forward.
+        precision: of ``PRECISIONS``: what the network computes in; maps are float32.
+        draft: decode JPEGs at a fraction of their size where that is twice what the model wants, or more, and no less
+            than ``max_side``.
+        raw_format: of ``RAW_FORMATS``: a file a picture, float32, or a file a shard, as ``RawMaps`` writes it.
     """
 
     choice: ModelChoice
@@ -89,6 +94,11 @@ class HeatmapJob:
     normalize: str = "minmax"
     fit: Fit | None = None
     batch_size: int = 8
+    precision: str = "float32"
+    draft: bool = False
+    raw_format: str = "npy"
+    _parts: Parts = field(default_factory=Parts, repr=False, compare=False)
+    _raw_maps: RawMaps = field(default_factory=RawMaps, repr=False, compare=False)
     _opened: _Opened | None = field(default=None, repr=False, compare=False)
 
     def open(self, out: Path) -> None:
@@ -116,6 +126,8 @@ class HeatmapJob:
             raise UsageError(f"outputs are one or more of {', '.join(OUTPUTS)}, not {self.outputs}.{hint}")
         if self.overlay_format not in FORMATS:
             raise UsageError(f"overlay_format is one of {', '.join(FORMATS)}, not {self.overlay_format!r}.")
+        if self.raw_format not in RAW_FORMATS:
+            raise UsageError(f"raw_format is one of {', '.join(RAW_FORMATS)}, not {self.raw_format!r}.")
         _check_number("quality", self.quality, 1, 100)
         _check_number("top_k", self.top_k, 1, None)
         if self.targets is not None and self.top_k != 1:
@@ -127,18 +139,29 @@ class HeatmapJob:
         checked_paint(self.alpha, self.colormap, self.hide_below)
         if self.fit is not None:
             checked_fit(self.fit)
+        check_precision(self.precision)
+        if self.draft and self.max_side is None and self.outputs != ("raw",):
+            raise UsageError(
+                "draft decodes pictures at a fraction of their size, and overlays and heatmaps are of the whole "
+                "size. Give a max_side, or only raw as outputs."
+            )
         return checked_paintable(self.sign, self.normalize)
 
     def prepare(self, data: bytes, work: Work) -> Painted:
         """Decode a picture and find the classes to explain in it."""
         opened = self._ready
-        picture = decode(data, name=work.item.name)
         targets = self._targets_of(work, opened)
-        return Painted(Prepared(picture, opened.model.place(picture, self.fit)), targets)
+        at_least = opened.model.sides_for_draft(self.max_side or 0) if self.draft else None
+        picture = decode(data, name=work.item.name, at_least=at_least)
+        placed = opened.model.place(picture, self.fit)
+        if self.max_side is not None:
+            picture = picture.no_larger_than(self.max_side)
+            placed = replace(placed, geometry=placed.geometry.scaled_to(picture.size))
+        return Painted(Prepared(picture, placed), targets)
 
     def run(self, batch: Sequence[Painted]) -> list[Explanation | CamappError]:
         """Explain several pictures in one go; those that it ends with an error for, one by one."""
-        return run_apart(self._explained, batch)
+        return self._parts.run(self._explained, batch)
 
     def write(self, result: Explanation, work: Work) -> Row:
         """Write overlay, heatmap and raw map of each class."""
@@ -149,13 +172,15 @@ class HeatmapJob:
             if "overlay" in self.outputs:
                 files.append(self._write(f"overlays/{stem}{FORMATS[self.overlay_format]}", self._overlay(result, k)))
             if "heatmap" in self.outputs:
-                files.append(self._write(f"heatmaps/{stem}.png", png_bytes(heatmap_16bit(self._heatmap(result, k)))))
-        if "raw" in self.outputs:
+                files.append(self._write(f"heatmaps/{stem}.png", png_bytes(heatmap_16bit(result.heatmap(k)))))
+        if "raw" in self.outputs and self.raw_format == "parquet":
+            self._raw_maps.add(work.shard, work.number, result.raw)
+        elif "raw" in self.outputs:
             buffer = io.BytesIO()
             np.save(buffer, result.raw.astype(np.float32), allow_pickle=False)
             files.append(self._write(f"raw/{work.stem}.npy", buffer.getvalue()))
         blank = [f"{result.classes[k].label}: {reason}" for k, reason in enumerate(result.reasons) if reason]
-        height, width = result.picture.rgb.shape[:2]
+        width, height = result.picture.full_size
         return Row(
             number=work.number,
             item=work.item,
@@ -170,8 +195,11 @@ class HeatmapJob:
         )
 
     def end_shard(self, shard: int, rows: Sequence[Row]) -> Sequence[Row]:
-        """Nothing: every file belongs to one picture."""
-        return rows
+        """Write the raw maps of a shard as one file, where they are wanted so; the rest belongs to one picture each."""
+        file = self._raw_maps.write(self._ready.out, shard, rows)
+        if file is None:
+            return rows
+        return [replace(row, files=(*row.files, file)) if row.status == "done" else row for row in rows]
 
     @property
     def _ready(self) -> _Opened:
@@ -192,12 +220,12 @@ class HeatmapJob:
         targets: Any = TopClasses(self.top_k)
         if batch[0].targets is not None:
             targets = [list(one.targets or ()) for one in batch]
-        return explain_prepared(opened.model, opened.engine, [one.prepared for one in batch], targets, opened.look)
+        prepared = [one.prepared for one in batch]
+        with at_precision(self.precision, opened.model.device):
+            return explain_prepared(opened.model, opened.engine, prepared, targets, opened.look)
 
     def _overlay(self, result: Explanation, k: int) -> bytes:
         image = result.overlay(k, alpha=self.alpha, colormap=self.colormap, hide_below=self.hide_below)
-        if self.max_side is not None:
-            image.thumbnail((self.max_side, self.max_side), Image.Resampling.LANCZOS)
         if self.overlay_format == "png":
             return png_bytes(np.asarray(image))
         most = _MOST_PIXELS[self.overlay_format]
@@ -209,14 +237,6 @@ class HeatmapJob:
         buffer = io.BytesIO()
         image.save(buffer, self.overlay_format, quality=self.quality)
         return buffer.getvalue()
-
-    def _heatmap(self, result: Explanation, k: int) -> np.ndarray:
-        heatmap = result.heatmap(k)
-        if self.max_side is None or max(heatmap.shape) <= self.max_side:
-            return heatmap
-        image = Image.fromarray(heatmap)
-        image.thumbnail((self.max_side, self.max_side), Image.Resampling.BOX)
-        return np.asarray(image)
 
     def _write(self, name: str, content: bytes) -> str:
         path = self._ready.out / name

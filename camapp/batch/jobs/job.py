@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,12 @@ import torch
 
 from camapp.backbones.load import LoadedModel
 from camapp.batch.records import Item, Row
-from camapp.errors import CamappError, ModelError
+from camapp.errors import CamappError, ModelError, UsageError
 from camapp.loading import load_model
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+
+_log = logging.getLogger("camapp")
 
 
 @dataclass(frozen=True)
@@ -59,24 +64,51 @@ class Work:
     shard: int
 
 
-def run_apart(run: Callable[[Sequence[Any]], Sequence[Any]], batch: Sequence[Any]) -> list[Any]:
-    """Run a batch; in halves where the GPU has not enough memory, one by one where it ends with an error.
+@dataclass
+class Parts:
+    """Runs batches in parts where they cannot run whole.
 
-    Returns:
-        For each of the batch its result, or the CamappError that it ended with alone.
+    Args:
+        most: how many pictures the GPU's memory has taken at once; None as long as it took all.
     """
-    try:
-        return list(run(batch))
-    except torch.OutOfMemoryError:
-        if len(batch) == 1:
-            return [ModelError("The GPU has not enough memory for this picture alone.")]
+
+    most: int | None = None
+
+    def run(self, run: Callable[[Sequence[Any]], Sequence[Any]], batch: Sequence[Any]) -> list[Any]:
+        """Run a batch: in halves where the GPU has not enough memory, one by one where it ends with an error.
+
+        The halved size stays, and is logged as a warning once.
+
+        Returns:
+            For each of the batch its result, or the CamappError that it ended with alone.
+        """
+        most = self.most  # which may fall while the first part runs
+        if most is not None and len(batch) > most:
+            return [*self.run(run, batch[:most]), *self.run(run, batch[most:])]
+        try:
+            return list(run(batch))
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                return [ModelError("The GPU has not enough memory for this picture alone.")]
+        except CamappError as error:
+            if len(batch) == 1:
+                return [error]
+            return [result for one in batch for result in self.run(run, [one])]
+        self.most = len(batch) // 2  # out of the handler, whose traceback holds the tensors that did not fit
+        _log.warning("The GPU has not enough memory for %d pictures at once: %d from now on.", len(batch), self.most)
         torch.cuda.empty_cache()
-        half = len(batch) // 2
-        return [*run_apart(run, batch[:half]), *run_apart(run, batch[half:])]
-    except CamappError as error:
-        if len(batch) == 1:
-            return [error]
-        return [result for one in batch for result in run_apart(run, [one])]
+        return self.run(run, batch)
+
+
+def check_precision(precision: str) -> None:
+    """Raise a UsageError for what is none of ``PRECISIONS``."""
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision is one of {', '.join(PRECISIONS)}, not {precision!r}.")
+
+
+def at_precision(precision: str, device: torch.device) -> torch.autocast:
+    """A context in which networks compute in another precision where that is known to do no harm (autocast)."""
+    return torch.autocast(device.type, getattr(torch, precision), enabled=precision != "float32")
 
 
 class Job(Protocol):
