@@ -147,7 +147,7 @@ def run_export(
     def items() -> Iterator[Item]:
         listed = list_items(source, path_column=columns.path, label_column=columns.label, target_column=columns.target)
         # A folder within the source is what the export itself writes.
-        return (item for item in listed if not item.path.startswith(inside))
+        return job.checked_items(item for item in listed if not item.path.startswith(inside))
 
     with Ledger.open(out, settings, items, Fingerprint, shard_size=shard_size, overwrite=run.overwrite) as ledger:
         counted = _Counted(ledger.counts(), run)

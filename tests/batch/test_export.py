@@ -205,6 +205,23 @@ def test_classes_of_a_table_are_explained_and_unknown_ones_fail_by_row(
     assert 'has no class "nonsense"' in rows[2]["reason"]
 
 
+@pytest.mark.parametrize("targets", ["label", "column"])
+def test_classes_that_no_input_names_are_refused_and_an_older_export_stays(
+    model: Any, tmp_path: Path, targets: str
+) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    Image.new("RGB", (40, 40)).save(source / "one.png")
+    with pytest.raises(UsageError, match="no input of the source has one"):
+        export_heatmaps(model, source, out, targets=targets, run=RunOptions(workers=1))
+    assert not out.exists()
+    export_heatmaps(model, source, out, outputs=("raw",), run=RunOptions(workers=1))
+    before = {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match="no input of the source has one"):
+        export_heatmaps(model, source, out, targets=targets, run=RunOptions(workers=1, overwrite=True))
+    assert {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
 def test_what_cannot_be_meant_is_found_before_the_folder_is_touched(model: Any, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for call, error, message in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from camapp.backbones.load import LoadedModel
 from camapp.batch.jobs.job import ModelChoice, Parts, Work, at_precision, check_precision
-from camapp.batch.records import Row
+from camapp.batch.records import Item, Row
 from camapp.errors import CamappError, UsageError
 from camapp.features.extractor import FeatureExtractor
 from camapp.features.features import Features
@@ -102,6 +102,10 @@ class FeatureJob:
         if self.fit is not None:
             checked_fit(self.fit)
         check_precision(self.precision)
+
+    def checked_items(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The inputs as they come; any will do."""
+        return iter(items)
 
     def prepare(self, data: bytes, work: Work) -> _Ready:
         """Decode a picture."""

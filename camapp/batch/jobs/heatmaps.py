@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -13,7 +13,7 @@ import numpy as np
 from camapp.backbones.load import LoadedModel
 from camapp.batch.jobs.job import ModelChoice, Parts, Work, at_precision, check_precision
 from camapp.batch.jobs.raw_maps import RawMaps
-from camapp.batch.records import Guess, Row
+from camapp.batch.records import Guess, Item, Row
 from camapp.cam.engine import Method
 from camapp.cam.methods import find_method
 from camapp.cam.targets import TopClasses
@@ -147,6 +147,25 @@ class HeatmapJob:
             )
         return checked_paintable(self.sign, self.normalize)
 
+    def checked_items(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The inputs as they come; where each is to name its class, one of them must.
+
+        Raises:
+            UsageError: none does.
+        """
+        named = not isinstance(self.targets, str)
+        for item in items:
+            named = named or bool(self._class_named(item))
+            yield item
+        if not named:
+            what, where = ("label", "subfolders or a label column")
+            if self.targets == COLUMN:
+                what, where = ("class", "a class column")
+            raise UsageError(
+                f"targets are to be each picture's own {what}, but no input of the source has one. Give a source with "
+                f"{where} (of a table, name the column), or name the classes."
+            )
+
     def prepare(self, data: bytes, work: Work) -> Painted:
         """Decode a picture and find the classes to explain in it."""
         opened = self._ready
@@ -210,10 +229,13 @@ class HeatmapJob:
     def _targets_of(self, work: Work, opened: _Opened) -> tuple[int, ...] | None:
         if not isinstance(self.targets, str):
             return opened.fixed
-        name = work.item.label if self.targets == LABEL else work.item.target
+        name = self._class_named(work.item)
         if not name:
             raise TargetError(f"There is no {'label' if self.targets == LABEL else 'target class'} for it.")
         return (opened.model.class_index(name),)
+
+    def _class_named(self, item: Item) -> str | None:
+        return item.label if self.targets == LABEL else item.target
 
     def _explained(self, batch: Sequence[Painted]) -> list[Explanation]:
         opened = self._ready

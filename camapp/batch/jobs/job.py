@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -121,6 +121,13 @@ class Job(Protocol):
 
         Raises:
             CamappError: a model, layer or option that cannot be meant.
+        """
+
+    def checked_items(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The inputs as they come.
+
+        Raises:
+            UsageError: none of them has what the job needs.
         """
 
     def prepare(self, data: bytes, work: Work) -> Any:

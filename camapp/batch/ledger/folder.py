@@ -18,6 +18,7 @@ State: TypeAlias = Literal["new", "unfinished", "finished"]
 
 WORKSHOP = ".camapp"
 PLAN = "plan.parquet"
+NEXT_PLAN = "next.parquet"  # of a run that is to take an old one's place
 SHARDS = "shards"
 DISCARDED = "discarded.parquet"
 # What systems put into folders on their own.
@@ -101,6 +102,7 @@ def clean_up(out: Path) -> None:
     workshop = out / WORKSHOP
     (workshop / RUN_FILE).unlink(missing_ok=True)
     (workshop / PLAN).unlink(missing_ok=True)
+    (workshop / NEXT_PLAN).unlink(missing_ok=True)
     (workshop / DISCARDED).unlink(missing_ok=True)
     shutil.rmtree(workshop / SHARDS, ignore_errors=True)
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from camapp.batch.ledger.folder import (
+    NEXT_PLAN,
     PLAN,
     WORKSHOP,
     State,
@@ -141,11 +142,12 @@ class Ledger:
         shard_size: int,
     ) -> Ledger:
         workshop = out / WORKSHOP
+        total = write_plan(workshop / NEXT_PLAN, items, fingerprint, shard_size)  # if it fails, the old export stays
         begin_discarding(out, state)
         discard(out)
         sweep(out)
         try:
-            total = write_plan(workshop / PLAN, items, fingerprint, shard_size)
+            (workshop / NEXT_PLAN).replace(workshop / PLAN)
             now = time.time()
             run = RunState(settings, shard_size, fingerprint.hexdigest(), total, versions(), _iso(now), now)
             shards = ShardHandle(workshop, _digest(run), shard_size, total)
