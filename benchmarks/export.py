@@ -6,7 +6,6 @@ imports, models) is in both, and falls out.
 
 from __future__ import annotations
 
-import resource
 import shutil
 import tempfile
 import time
@@ -24,12 +23,11 @@ from torchvision.transforms import v2
 
 import camapp
 from benchmarks.measure import Row
+from benchmarks.stages import cpu_seconds, make_pictures, spend
 from camapp.batch import RunOptions, export_features, export_heatmaps
 from camapp.batch.jobs.features import FeatureJob
 from camapp.batch.jobs.heatmaps import HeatmapJob
-from camapp.batch.jobs.job import Job, ModelChoice, Work
-from camapp.batch.records import Item
-from camapp.resources import resource_folder
+from camapp.batch.jobs.job import Job, ModelChoice
 
 MODEL, WORKERS = "efficientnet_lite0", 2
 FEW, STAGED = 120, 48
@@ -52,7 +50,9 @@ def run(rounds: int) -> Iterator[Row]:
     """The rows; ``rounds`` is not heeded, since each is a run of its own."""
     folder = Path(tempfile.mkdtemp(prefix="export-"))
     try:
-        few, many = _pictures(folder / "few", FEW), _pictures(folder / "many", 2 * FEW)
+        few, many = folder / "few", folder / "many"
+        make_pictures(few, FEW)
+        make_pictures(many, 2 * FEW)
         yield from _heatmaps(folder, few, many)
         yield from _features(folder, few, many)
     finally:
@@ -93,33 +93,13 @@ def _figures(*costs: Cost) -> str:
 
 
 def _stages(job: Job, source: Path, out: Path) -> dict[str, float]:
-    """Seconds of processor a picture, of each stage alone, in one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    job.open(out)
-    works = [
-        Work(number, Item(path.name, str(path)), path.stem, 0)
-        for number, path in enumerate(sorted(source.iterdir())[:STAGED])
-    ]
-    chunks = [works[start : start + job.batch_size] for start in range(0, len(works), job.batch_size)]
-    job.run([job.prepare(Path(works[0].item.path).read_bytes(), works[0])])
-    spent = dict.fromkeys(("decode", "model", "write"), 0.0)
-    rows = []
-    for chunk in chunks:
-        begun = time.process_time()
-        ready = [job.prepare(Path(work.item.path).read_bytes(), work) for work in chunk]
-        decoded = time.process_time()
-        results = job.run(ready)
-        explained = time.process_time()
-        rows += [job.write(result, work) for result, work in zip(results, chunk, strict=True)]
-        spent["decode"] += decoded - begun
-        spent["model"] += explained - decoded
-        spent["write"] += time.process_time() - explained
-    begun = time.process_time()
-    job.end_shard(0, rows)
-    spent["write"] += time.process_time() - begun
-    torch.set_num_threads(threads)
-    return {name: seconds / len(works) for name, seconds in spent.items()}
+    """Seconds of processors a picture, of each stage alone, in one thread."""
+    spent = spend(job, sorted(source.iterdir())[:STAGED], out)
+    return {
+        "decode": spent.read + spent.decode,
+        "model": spent.model,
+        "write": spent.write + spent.end / STAGED,
+    }
 
 
 def _cost(export: Callable[[Path, Path], None], few: Path, many: Path, folder: Path) -> Cost:
@@ -128,25 +108,10 @@ def _cost(export: Callable[[Path, Path], None], few: Path, many: Path, folder: P
     for source in (few, many):
         out = folder / "out"
         shutil.rmtree(out, ignore_errors=True)
-        cpu, wall = _cpu(), time.perf_counter()
+        cpu, wall = cpu_seconds(), time.perf_counter()
         export(source, out)
-        costs.append(Cost(_cpu() - cpu, time.perf_counter() - wall))
+        costs.append(Cost(cpu_seconds() - cpu, time.perf_counter() - wall))
     return Cost((costs[1].cpu - costs[0].cpu) / FEW, (costs[1].wall - costs[0].wall) / FEW)
-
-
-def _cpu() -> float:
-    """Seconds of processor of this process and of those that it began and that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-def _pictures(folder: Path, count: int) -> Path:
-    folder.mkdir()
-    samples = [Image.open(path).convert("RGB") for path in sorted(resource_folder("assets").glob("*.jpg"))]
-    for number in range(count):
-        picture = samples[number % len(samples)].resize((640, 480), Image.Resampling.LANCZOS)
-        picture.save(folder / f"{number:05d}.jpg", quality=90)
-    return folder
 
 
 def _grad_cam_loop(source: Path, out: Path) -> None:
