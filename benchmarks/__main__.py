@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME [--json]``."""
+"""``python -m benchmarks NAME [--json]``; ``python -m benchmarks scaling`` has options of its own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ BENCHMARKS = ("cam", "methods", "features", "hooks", "export")
 
 def main() -> None:
     """Run one benchmark; exit code 1 when a row misses its bound."""
+    if sys.argv[1:2] == ["scaling"]:
+        sys.exit(import_module("benchmarks.scaling").main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=BENCHMARKS)
     parser.add_argument("--json", action="store_true", help="one JSON object a row")

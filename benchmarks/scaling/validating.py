@@ -1,0 +1,95 @@
+"""Whether the simulator is right: exports that are run here, beside what it says of them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scaling.figures import Figures
+from benchmarks.scaling.fleet import makespan
+from benchmarks.scaling.pipeline import Layout, Machine, pace
+from benchmarks.scaling.work import KINDS, MODEL
+from benchmarks.stages import cpu_seconds, make_pictures
+from camapp.batch import RunOptions, export_features, export_heatmaps
+
+PICTURES, SHARD = 300, 20
+
+
+@dataclass(frozen=True)
+class Check:
+    """One export, foretold and run.
+
+    Args:
+        what: which.
+        predicted: seconds on the clock that the simulator says, beyond those of starting.
+        measured: seconds on the clock, the same way.
+        predicted_cpu: seconds of processors that the stages add up to.
+        measured_cpu: seconds of processors; other programs of the machine do not count here.
+    """
+
+    what: str
+    predicted: float
+    measured: float
+    predicted_cpu: float
+    measured_cpu: float
+
+    def row(self) -> list[str]:
+        """As a row of a table."""
+        return [
+            self.what,
+            f"{self.predicted:.1f} s",
+            f"{self.measured:.1f} s",
+            f"{self.predicted / self.measured:.2f}",
+            f"{self.predicted_cpu:.1f} s",
+            f"{self.measured_cpu:.1f} s",
+            f"{self.predicted_cpu / self.measured_cpu:.2f}",
+        ]
+
+
+HEADS = [f"{PICTURES} pictures", "predicted", "measured", "ratio", "CPU predicted", "CPU measured", "ratio"]
+
+
+def validate(figures: Figures) -> list[Check]:
+    """Run both kinds of export with one worker and with two, as they are laid out by default on two processors."""
+    with tempfile.TemporaryDirectory(prefix="scaling-") as name:
+        folder = Path(name)
+        pictures = make_pictures(folder / "many", PICTURES)
+        few = folder / "few"
+        few.mkdir()
+        for path in pictures[:2]:
+            os.link(path, few / path.name)
+        return [_check(figures, kind, workers, folder) for kind in KINDS for workers in (1, 2)]
+
+
+def _check(figures: Figures, kind: str, workers: int, folder: Path) -> Check:
+    processors = os.cpu_count() or 1
+    threads = processors if workers == 1 else 0
+    stages, layout = figures.kinds[kind], Layout(workers, threads, SHARD)
+    shards = -(-PICTURES // SHARD)
+    predicted = makespan(shards, workers, pace(Machine(processors), layout, stages).shard_seconds)
+    run = RunOptions(workers=workers, threads=threads)
+    out = folder / f"{kind}-{workers}"
+    started = _timed(kind, folder / "few", out / "few", 1, run)
+    whole = _timed(kind, folder / "many", out / "many", SHARD, run)
+    return Check(
+        f"{kind}, {workers} workers x {threads} threads",
+        predicted,
+        whole[0] - started[0],
+        PICTURES * stages.total + shards * stages.shard,
+        whole[1] - started[1],
+    )
+
+
+def _timed(kind: str, source: Path, out: Path, shard: int, run: RunOptions) -> tuple[float, float]:
+    """Seconds on the clock and of processors of an export."""
+    options: dict[str, Any] = {"shard_size": shard, "device": "cpu", "run": run}
+    wall, cpu = time.perf_counter(), cpu_seconds()
+    if kind == "heatmaps":
+        export_heatmaps(MODEL, source, out, outputs=("overlay",), **options)
+    else:
+        export_features(MODEL, source, out, **options)
+    return time.perf_counter() - wall, cpu_seconds() - cpu
