@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.scaling.figures import Figures
@@ -29,23 +29,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures = Figures.load(options.figures) if options.figures else measure(_say)
         if options.save:
             figures.save(options.save)
-        fleets = [_own(options)] if options.cores else usual_fleets(os.cpu_count() or 1)
-        show = as_markdown if options.markdown else as_text
-        parts = [show(measured(figures))]
-        for kind in KINDS:
-            head = f"### {kind.capitalize()}" if options.markdown else kind.capitalize()
-            parts.append(f"{head}\n\n{show(estimates(fleets, figures, kind, options.pictures))}")
-        if not options.cores:
-            parts.append("Features, 16 processors, pictures/s\n\n" + show(waiting(figures, "features")))
+        for part in _parts(figures, options):
+            print(part, end="\n\n", flush=True)
     except (OSError, ValueError) as error:
         print(f"benchmarks scaling: {error}", file=sys.stderr)
         return 2
-    parts.append("\n".join(notes(figures)))
+    return 0
+
+
+def _parts(figures: Figures, options: argparse.Namespace) -> Iterator[str]:
+    """The tables and what they rest on, one after the other."""
+    show = as_markdown if options.markdown else as_text
+    fleets = [_own(options)] if options.cores else usual_fleets(os.cpu_count() or 1)
+    yield show(measured(figures))
+    yield "\n".join(notes(figures))
+    for kind in KINDS:
+        yield f"### {kind.capitalize()}" if options.markdown else kind.capitalize()
+        yield show(estimates(fleets, figures, kind, options.pictures))
+    if not options.cores:
+        yield "Features, 16 processors with a worker each, pictures a second:"
+        yield show(waiting(figures, "features"))
     if options.validate:
         _say("validating: exports are run")
-        parts.append(show([HEADS, *(check.row() for check in validate(figures))]))
-    print("\n\n".join(parts))
-    return 0
+        yield show([HEADS, *(check.row() for check in validate(figures))])
 
 
 def _say(words: str) -> None:

@@ -12,7 +12,7 @@ from benchmarks.scaling.figures import Stages
 from benchmarks.scaling.published import TO_GPU
 
 # Shards of each lane that are simulated: after the first one the lanes have fallen out of step.
-SHARDS = 3
+SHARDS = 2
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,16 @@ def usual_fleets(processors: int) -> list[Fleet]:
     eight = Machine(192, 8, GPU_RATE, FAST_NETWORK)
     cheap, dear = PRICES["16 processors"], PRICES["8 GPUs"]
     return [
-        Fleet(f"this machine, {processors} processors", Machine(processors), Layout(processors, 0)),
+        Fleet(f"this machine, {processors} workers", Machine(processors), Layout(processors, 0)),
         Fleet("16 processors, 16 workers", sixteen, Layout(16, 0), price=cheap),
         Fleet("1 GPU, 16 processors, 1 worker x 8 threads", one, Layout(1, 8), price=PRICES["1 GPU"]),
         Fleet("1 GPU, 16 processors, 4 workers x 4 threads", one, Layout(4, 4), price=PRICES["1 GPU"]),
-        Fleet("8 GPUs, 192 processors, 48 workers x 4 threads", eight, Layout(48, 4), price=dear),
-        Fleet("10 x 16 processors", sixteen, Layout(16, 0), 10, cheap, STORE),
-        Fleet("100 x 16 processors", sixteen, Layout(16, 0), 100, cheap, STORE),
-        Fleet("10 x 8 GPUs", eight, Layout(48, 4), 10, dear, STORE),
+        Fleet("8 GPUs, 192 processors, a GPU: 1 worker x 8 threads", eight, Layout(8, 8), price=dear),
+        Fleet("8 GPUs, 192 processors, a GPU: 6 workers x 4 threads", eight, Layout(48, 4), price=dear),
+        Fleet("10 x (16 processors, 16 workers)", sixteen, Layout(16, 0), 10, cheap, STORE),
+        Fleet("100 x (16 processors, 16 workers)", sixteen, Layout(16, 0), 100, cheap, STORE),
+        Fleet("10 x (8 GPUs, a GPU: 1 worker x 8 threads)", eight, Layout(8, 8), 10, dear, STORE),
+        Fleet("10 x (8 GPUs, a GPU: 6 workers x 4 threads)", eight, Layout(48, 4), 10, dear, STORE),
     ]
 
 

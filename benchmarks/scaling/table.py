@@ -14,17 +14,28 @@ Rows = list[list[str]]
 
 
 def estimates(fleets: Sequence[Fleet], figures: Figures, kind: str, numbers: Sequence[int]) -> Rows:
-    """A row a fleet: pictures a second, time and dollars for each number, what saturates, what to add; heads first."""
+    """A row a fleet: pictures a second, time and dollars for each number, what saturates, what to add; heads first.
+
+    The last columns are of the last number.
+    """
     heads = ["machines", "pictures/s"]
     for number in numbers:
         heads += [f"{number:,}", "dollars"]
-    rows = [[*heads, "saturated", "next"]]
+    rows = [[*heads, "of it accounting", "saturated", "next"]]
     for fleet in fleets:
         all_of_it = [estimate(fleet, figures, kind, number) for number in numbers]
         row = [fleet.name, f"{all_of_it[-1].rate:,.0f}"]
         for one in all_of_it:
             row += [_time(one.seconds), f"{one.dollars:,.0f}" if fleet.price else "-"]
-        rows.append([*row, all_of_it[-1].saturated, next_step(fleet, figures, kind, max(numbers))])
+        last = all_of_it[-1]
+        rows.append(
+            [
+                *row,
+                f"{last.accounting / last.seconds:.0%}",
+                last.saturated,
+                next_step(fleet, figures, kind, numbers[-1]),
+            ]
+        )
     return rows
 
 
