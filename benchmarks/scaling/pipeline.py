@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
@@ -11,8 +12,10 @@ from benchmarks.scaling.events import Command, Give, Join, Pass, Process, Server
 from benchmarks.scaling.figures import Stages
 from benchmarks.scaling.published import TO_GPU
 
-# Shards of each lane that are simulated: after the first one the lanes have fallen out of step.
+# Shards of each worker that are simulated: after the first one they have fallen out of step.
 SHARDS = 2
+# Seconds until a processor goes to the next one that waits for it.
+TURN = 0.01
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,13 @@ class _Run:
         rate = pictures / seconds
         return Pace(seconds / SHARDS, rate, self._loads(seconds), self._shares(rate))
 
+    def in_turns(self, seconds: float) -> Process:
+        """Hold a processor for long, and let others have it in between, as an operating system does."""
+        alone = not self._layout.threads and self._layout.workers <= self._machine.processors
+        turns = 1 if alone else max(1, math.ceil(seconds / TURN))
+        for _ in range(turns):
+            yield from use(self._processors, seconds / turns)
+
     def _loads(self, seconds: float) -> dict[str, float]:
         servers = {"processors": [self._processors], "interpreters": self._interpreters}
         if not self._layout.threads and not self._machine.gpus:
@@ -211,7 +221,7 @@ class _Lane:
         if self._gpu is None or self._transfer is None:
             held = min(host, pictures * one.model) if self._threads else 0.0
             yield from self._held(held)
-            yield from use(self._run._processors, pictures * one.model - held)
+            yield from self._run.in_turns(pictures * one.model - held)
             return
         yield from use(self._transfer, pictures * one.input_bytes / TO_GPU)
         # Work is sent to the GPU faster or slower than it does it: both at once.

@@ -59,7 +59,7 @@ def measured(figures: Figures) -> Rows:
 def waiting(figures: Figures, kind: str) -> Rows:
     """Pictures a second of 16 processors whose pictures come late, by threads of each worker."""
     threads = (0, 1, 2, 4)
-    rows = [["until the first byte", *(f"{count} threads" for count in threads)]]
+    rows = [["until the first byte", *(f"threads: {count}" for count in threads)]]
     for latency in (0.0, 0.01, 0.03, 0.1):
         machine = Machine(16, store=1.25e9, latency=latency)
         rates = [pace(machine, Layout(16, count), figures.kinds[kind]).rate for count in threads]

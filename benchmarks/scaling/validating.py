@@ -83,7 +83,7 @@ def _check(stages: Stages, kind: str, workers: int, folder: Path) -> Check:
     now = {name: (getattr(before, name) + getattr(after, name)) / 2 for name in ("read", "decode", "model", "write")}
     stages, shards = replace(stages, **now), -(-PICTURES // SHARD)
     return Check(
-        f"{kind}, {workers} workers x {layout.threads} threads",
+        f"{kind}, workers {workers}, threads {layout.threads}",
         makespan(shards, workers, pace(Machine(processors), layout, stages).shard_seconds),
         whole[0] - started[0],
         PICTURES * stages.total + shards * stages.shard,

@@ -97,6 +97,12 @@ def test_late_pictures_cost_workers_without_threads_their_whole_delay() -> None:
     assert threads.rate == pytest.approx(at_once.rate, rel=0.1)
 
 
+def test_a_thread_fetches_what_comes_late_while_the_model_has_the_only_processor() -> None:
+    stages = replace(NOTHING, decode=0.01, model=0.05)
+    one = pace(Machine(1, latency=0.03), Layout(1, 1, 400), stages)
+    assert one.rate == pytest.approx(1 / 0.06, rel=0.1)  # 0.01 + 0.05 of the processor; the waiting is hidden
+
+
 def test_many_gpus_are_as_many_machines_of_one() -> None:
     stages = replace(USUAL, launch=0.02)
     one = pace(Machine(8, 1, 1000.0, 1e8), Layout(2, 4, 64), stages)
