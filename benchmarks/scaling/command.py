@@ -21,6 +21,8 @@ from benchmarks.scaling.table import as_markdown, as_text, estimates, measured, 
 from benchmarks.scaling.validating import HEADS, validate
 from benchmarks.scaling.work import KINDS
 
+BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables; the exit code."""
@@ -29,8 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures = Figures.load(options.figures) if options.figures else measure(_say)
         if options.save:
             figures.save(options.save)
+        parts = []
         for part in _parts(figures, options):
             print(part, end="\n\n", flush=True)
+            parts.append(part)
+        if options.page:
+            _put_into(options.page, "\n\n".join(parts))
     except (OSError, ValueError) as error:
         print(f"benchmarks scaling: {error}", file=sys.stderr)
         return 2
@@ -39,19 +45,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parts(figures: Figures, options: argparse.Namespace) -> Iterator[str]:
     """The tables and what they rest on, one after the other."""
-    show = as_markdown if options.markdown else as_text
+    markdown = options.markdown or options.page
+    show, head = (as_markdown, "### {}") if markdown else (as_text, "{}")
     fleets = [_own(options)] if options.cores else usual_fleets(os.cpu_count() or 1)
-    yield show(measured(figures))
-    yield "\n".join(notes(figures))
     for kind in KINDS:
-        yield f"### {kind.capitalize()}" if options.markdown else kind.capitalize()
+        yield head.format(kind.capitalize())
         yield show(estimates(fleets, figures, kind, options.pictures))
     if not options.cores:
-        yield "Features, 16 processors with a worker each, pictures a second:"
+        yield head.format("Features, 16 processors with a worker each, pictures a second")
         yield show(waiting(figures, "features"))
+    yield head.format("Measured")
+    yield show(measured(figures))
+    yield "\n".join(f"- {note}" for note in notes(figures))
     if options.validate:
         _say("validating: exports are run")
+        yield head.format("Foretold and run, beyond starting")
         yield show([HEADS, *(check.row() for check in validate(figures))])
+
+
+def _put_into(page: Path, text: str) -> None:
+    """Replace what stands between the marks of a page.
+
+    Raises:
+        ValueError: it has none.
+    """
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"{page} has no lines {BEGIN} and {END}, between which the tables would stand.")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def _say(words: str) -> None:
@@ -81,7 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks scaling", description=__doc__)
     parser.add_argument("--figures", type=Path, help="figures that --save wrote, instead of measuring")
     parser.add_argument("--save", type=Path, help="keep the measured figures as JSON")
-    parser.add_argument("--markdown", action="store_true", help="the tables of docs/scaling.md")
+    parser.add_argument("--markdown", action="store_true", help="tables in Markdown")
+    parser.add_argument("--page", type=Path, help=f"put them between {BEGIN} and {END} of this file too")
     parser.add_argument("--validate", action="store_true", help="run exports beside what is said of them (minutes)")
     parser.add_argument("--pictures", type=_positive, nargs="+", default=[10**6, 10**9], help="how many")
     own = parser.add_argument_group("a machine of your own")

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+IDLE = 0.5
+
 
 @dataclass(frozen=True)
 class Stages:
@@ -72,6 +74,7 @@ class Figures:
         startup: seconds until a worker runs its first picture: a process, imports, the model.
         machine: what it is, in words.
         date: when it was measured.
+        busy: how many programs wanted a processor before; above ``IDLE`` they spoil what depends on the clock.
     """
 
     kinds: dict[str, Stages]
@@ -79,6 +82,7 @@ class Figures:
     startup: float
     machine: str
     date: str
+    busy: float
 
     def save(self, path: Path) -> None:
         """Keep them as JSON."""

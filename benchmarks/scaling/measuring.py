@@ -31,7 +31,7 @@ def measure(say: Callable[[str], None] = lambda words: None) -> Figures:
     Args:
         say: told what is measured now.
     """
-    machine = _machine()  # its load before this adds to it
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # before this adds to it
     with tempfile.TemporaryDirectory(prefix="scaling-") as name:
         folder = Path(name)
         pictures = make_pictures(folder / "pictures", STAGED)
@@ -44,7 +44,7 @@ def measure(say: Callable[[str], None] = lambda words: None) -> Figures:
         say("starting")
         startup = _startup(pictures, folder)
     now = datetime.now(timezone.utc).date().isoformat()
-    return Figures(kinds, ledger, startup, machine, now)
+    return Figures(kinds, ledger, startup, _machine(), now, round(load, 2))
 
 
 def _stages(kind: str, pictures: Sequence[Path], out: Path) -> Stages:
@@ -122,8 +122,7 @@ def _machine() -> str:
     processors = os.cpu_count() or 1
     names = [line.split(":", 1)[1].strip() for line in _cpuinfo() if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
-    load = f"load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
-    return f"{processors} processors ({name}), torch {version('torch')}, Python {platform.python_version()}, {load}"
+    return f"{processors} processors ({name}), torch {version('torch')}, Python {platform.python_version()}"
 
 
 def _cpuinfo() -> list[str]:

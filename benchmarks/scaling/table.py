@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.scaling.figures import Figures
+from benchmarks.scaling.figures import IDLE, Figures
 from benchmarks.scaling.fleet import Fleet, estimate
 from benchmarks.scaling.pipeline import Layout, Machine, pace
 from benchmarks.scaling.published import FLOAT32_SLOWER, GPU, GPU_RATES, PRICES_AS_OF
@@ -70,8 +70,12 @@ def waiting(figures: Figures, kind: str) -> Rows:
 def notes(figures: Figures) -> list[str]:
     """What the figures rest on, in sentences."""
     ledger, million = figures.ledger, 1_000_000
+    busy = (
+        f" The machine was not idle (load {figures.busy:.1f}): what holds the interpreter, and with it every row with "
+        "a GPU, starting and accounting are worse here than they are."
+    )
     return [
-        f"Measured on {figures.date}: {figures.machine}.",
+        f"Measured on {figures.date}: {figures.machine}.{busy if figures.busy > IDLE else ''}",
         f"A worker starts in {figures.startup:.1f} s; accounting takes {ledger.open * million:.1f} s a million inputs "
         f"to begin, {ledger.resume * million:.1f} s to resume, {ledger.close * million:.1f} s to close.",
         f"GPU figures are computed, not measured here: {GPU_RATE:,.0f} forwards a second, 1/{FLOAT32_SLOWER:g} (an "

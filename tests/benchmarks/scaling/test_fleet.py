@@ -30,7 +30,7 @@ STAGES = Stages(
     input_bytes=6e5,
 )
 FIGURES = Figures(
-    {"heatmaps": STAGES, "features": STAGES}, Ledger(1e-5, 4e-6, 5e-6), 6.0, "two processors", "2026-01-01"
+    {"heatmaps": STAGES, "features": STAGES}, Ledger(1e-5, 4e-6, 5e-6), 6.0, "two processors", "2026-01-01", 0.1
 )
 FLEET = Fleet("four", Machine(4), Layout(4, 0, 100), price=2.0)
 
