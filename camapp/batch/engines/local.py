@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
-import pickle
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-import cv2
 import torch
 
+from camapp.batch.engines.orders import MOST_DEATHS, Orders, WorkersLost, sendable
 from camapp.batch.jobs.job import Job
 from camapp.batch.lane import Lane, Shards, Told
-from camapp.errors import CamappError, UsageError
-
-# A shard that ended so many workers is not given to another one.
-MOST_DEATHS = 3
-
-
-class WorkersLost(CamappError):  # noqa: N818 - says what happened
-    """Workers died again and again on one shard."""
 
 
 def run_local(
@@ -65,26 +55,7 @@ def run_local(
                     return
                 lane.run(shard, told)
         return
-    _Crew(_Orders(_packed(job, shards), out, threads), list(todo), told, stop).run(workers)
-
-
-@dataclass(frozen=True)
-class _Orders:
-    """What every worker is sent when it begins."""
-
-    packed: bytes
-    out: Path
-    threads: int
-
-
-def _packed(job: Job, shards: Shards) -> bytes:
-    try:
-        return pickle.dumps((job, shards))
-    except Exception as error:  # what a user's model may raise here is anything
-        raise UsageError(
-            f"This model cannot be sent to other processes: {error}. Give workers=1, or a card's name instead of a "
-            "loaded model."
-        ) from error
+    _Crew(Orders.pack(job, shards, out, threads), list(todo), told, stop).run(workers)
 
 
 @contextmanager
@@ -104,7 +75,7 @@ def _one_thread() -> Iterator[None]:
 class _Worker:
     """One process, and the shard that it has."""
 
-    def __init__(self, context: Any, orders: _Orders) -> None:
+    def __init__(self, context: Any, orders: Orders) -> None:
         self.connection, theirs = context.Pipe()
         self.shard: int | None = None
         self.told = (0, 0)  # of its shard
@@ -124,7 +95,7 @@ class _Worker:
 class _Crew:
     """Hands shards to workers, and takes back those of workers that died."""
 
-    def __init__(self, orders: _Orders, todo: list[int], told: Told, stop: threading.Event) -> None:
+    def __init__(self, orders: Orders, todo: list[int], told: Told, stop: threading.Event) -> None:
         self._orders = orders
         self._todo = deque(todo)
         self._told = told
@@ -191,15 +162,12 @@ class _Crew:
         self._give(self._workers[-1])
 
 
-def _work(orders: _Orders, connection: Connection) -> None:
+def _work(orders: Orders, connection: Connection) -> None:
     """A worker's whole life: shards come, words go, until the other end is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent says when to stop, or is gone, and the pipe with it
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
     try:
-        job, shards = pickle.loads(orders.packed)
-        lane = Lane(job, shards, orders.out, threads=orders.threads)
+        lane = orders.lane()
         while True:
             lane.run(connection.recv(), _teller(connection))
             connection.send(("done",))
@@ -207,7 +175,7 @@ def _work(orders: _Orders, connection: Connection) -> None:
         return
     except Exception as error:  # handed to the parent, which raises it
         with suppress(OSError):
-            connection.send(("error", _sendable(error)))
+            connection.send(("error", sendable(error)))
 
 
 def _teller(connection: Connection) -> Callable[[int, int], None]:
@@ -215,11 +183,3 @@ def _teller(connection: Connection) -> Callable[[int, int], None]:
         connection.send(("told", done, failed))
 
     return told
-
-
-def _sendable(error: Exception) -> Exception:
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
