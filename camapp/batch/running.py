@@ -7,27 +7,32 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 
 from camapp.backbones.load import LoadedModel
+from camapp.batch.engines.cluster import check_ray, joined, share_of
 from camapp.batch.engines.local import run_local
+from camapp.batch.engines.ray import run_ray
 from camapp.batch.jobs.features import FeatureJob
 from camapp.batch.jobs.heatmaps import HeatmapJob
 from camapp.batch.jobs.job import ModelChoice
 from camapp.batch.ledger import Ledger
 from camapp.batch.records import Item
 from camapp.batch.sources import Fingerprint, Source, list_items
-from camapp.errors import CamappError
+from camapp.errors import CamappError, UsageError
 from camapp.explanation import versions
 from camapp.sources.batches import default_workers
 from camapp.sources.pictures import check_count
 
 # Called now and then with how many inputs are done, how many failed and how many there are.
 Progress = Callable[[int, int, int], None]
+Engine: TypeAlias = Literal["local", "ray"]
 
 SHARD_SIZE = 256
 
@@ -86,13 +91,16 @@ class RunOptions:
     """How an export runs; none of it changes what comes out.
 
     Args:
-        workers: processes; by default one a processor on the CPU, one on a GPU.
+        workers: processes; by default one a processor on the CPU, one on a GPU; of the whole cluster with Ray.
         threads: of each, for reading, decoding and writing beside the model; by default none with several workers, and
             as many as processors with one.
         overwrite: start anew where the folder holds an export.
         max_errors: end once more inputs than that have failed; None for never.
-        progress: called after each batch.
+        progress: called after each batch; with Ray, after each shard.
         stop: once it is set, the export ends when the shards under way are done.
+        engine: "local" for processes of this machine, "ray" for a Ray cluster.
+        ray_address: ``HOST:PORT`` of a cluster that this machine is a node of, or "auto"; by default what
+            ``RAY_ADDRESS`` names, else a cluster of this machine alone, for as long as the export runs.
     """
 
     workers: int | None = None
@@ -101,6 +109,8 @@ class RunOptions:
     max_errors: int | None = None
     progress: Progress | None = None
     stop: threading.Event | None = None
+    engine: Engine = "local"
+    ray_address: str | None = None
 
 
 USUAL_COLUMNS, USUAL_RUN = Columns(), RunOptions()
@@ -131,14 +141,15 @@ def run_export(
     """
     check_count("batch_size", job.batch_size, 1)
     check_count("shard_size", shard_size, 1)
-    if run.max_errors is not None:
-        check_count("max_errors", run.max_errors, 0)
+    _check(run)
     loaded = job.choice.load()
-    workers, threads = _hands(loaded.device, run)
-    if workers <= 1:
+    device, workers = loaded.device, _hands(loaded.device, run)[0]
+    if run.engine == "ray":
+        job, out = replace(job, choice=job.choice.absolute()), Path(os.path.abspath(out))
+    elif workers <= 1:
         job = replace(job, choice=ModelChoice(loaded))  # which is loaded already
     replace(job, choice=ModelChoice(loaded)).open(out)  # what cannot be meant is found before the folder is touched
-    settings, device = _settings(job, kind, loaded), str(loaded.device)
+    settings = _settings(job, kind, loaded)
     del loaded  # workers have models of their own
     start = time.perf_counter()
 
@@ -149,18 +160,12 @@ def run_export(
         # A folder within the source is what the export itself writes.
         return job.checked_items(item for item in listed if not item.path.startswith(inside))
 
-    with Ledger.open(out, settings, items, Fingerprint, shard_size=shard_size, overwrite=run.overwrite) as ledger:
+    with (
+        _engine(run, job.choice, device) as engine,
+        Ledger.open(out, settings, items, Fingerprint, shard_size=shard_size, overwrite=run.overwrite) as ledger,
+    ):
         counted = _Counted(ledger.counts(), run)
-        run_local(
-            job,
-            ledger.handle(),
-            out,
-            ledger.todo(),
-            workers=workers,
-            threads=threads,
-            told=counted.told,
-            stop=counted.stop,
-        )
+        engine.run(job, ledger.handle(), out, ledger.todo(), told=counted.told, stop=counted.stop)
         done, failed, total = ledger.counts()
         finished = done + failed == total
         seconds = time.perf_counter() - start
@@ -170,8 +175,7 @@ def run_export(
                     "seconds": round(seconds, 3),
                     "pictures_a_second": round(counted.this_run / seconds, 3),
                     "versions": versions(),
-                    "device": device,
-                    "workers": workers,
+                    **engine.facts,
                 }
             )
         if counted.too_many:
@@ -182,6 +186,43 @@ def run_export(
             )
         resumed = done + failed > counted.this_run
         return ExportReport(out, total, done, failed, finished, resumed, seconds, counted.this_run)
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """What runs the shards, and what run.json says of it."""
+
+    run: Callable[..., None]
+    facts: dict[str, Any]
+
+
+@contextmanager
+def _engine(run: RunOptions, choice: ModelChoice, device: torch.device) -> Iterator[_Engine]:
+    """The engine that is asked for, with a cluster as long as it is needed."""
+    if run.engine == "local":
+        workers, threads = _hands(device, run)
+        facts = {"engine": "local", "device": str(device), "workers": workers}
+        yield _Engine(partial(run_local, workers=workers, threads=threads), facts)
+        return
+    processors = None if run.workers is None else max(run.workers, default_workers())
+    with joined(run.ray_address, processors) as ray:
+        wanted = str(device) if isinstance(choice.model, LoadedModel) else choice.device
+        share = share_of(ray, wanted, run.workers, run.threads)
+        facts = {"engine": "ray", "device": "cuda" if share.gpus else "cpu", "workers": share.workers}
+        yield _Engine(partial(run_ray, ray, share=share), facts)
+
+
+def _check(run: RunOptions) -> None:
+    for name, least in (("workers", 1), ("threads", 0), ("max_errors", 0)):
+        value = getattr(run, name)
+        if value is not None:
+            check_count(name, value, least)
+    if run.engine not in get_args(Engine):
+        raise UsageError(f"engine is one of {', '.join(get_args(Engine))}, not {run.engine!r}.")
+    if run.engine == "ray":
+        check_ray()
+    elif run.ray_address is not None:
+        raise UsageError(f'ray_address = {run.ray_address!r} is for the ray engine. Give engine="ray" (--engine ray).')
 
 
 def _digest(module: torch.nn.Module) -> str:
@@ -223,10 +264,6 @@ class _Counted:
 def _hands(device: torch.device, run: RunOptions) -> tuple[int, int]:
     """How many workers, and threads of each."""
     workers, threads = run.workers, run.threads
-    if workers is not None:
-        check_count("workers", workers, 1)
-    if threads is not None:
-        check_count("threads", threads, 0)
     if workers is None:
         workers = default_workers() if device.type == "cpu" else 1
     if threads is None:

@@ -20,7 +20,16 @@ from camapp.cli.options import (
     load,
     split_names,
 )
-from camapp.cli.running import DraftOption, ErrorsOption, PrecisionOption, ShardOption, StrictOption, exported
+from camapp.cli.running import (
+    AddressOption,
+    DraftOption,
+    EngineOption,
+    ErrorsOption,
+    PrecisionOption,
+    ShardOption,
+    StrictOption,
+    exported,
+)
 from camapp.errors import UsageError
 from camapp.terminal import complain, out, print_object, report_failure, with_progress
 
@@ -57,6 +66,8 @@ def features(
     workers: Annotated[
         int | None, typer.Option(help="Threads that decode pictures; with --parts, processes. One a processor.")
     ] = None,
+    engine: EngineOption = "local",
+    ray_address: AddressOption = None,
     fit: FitOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as one JSON object.")] = False,
@@ -72,6 +83,8 @@ def features(
         raise UsageError("--strict and --max-errors are for --parts: a file is written whole or not at all.")
     if not parts and (draft or precision != "float32"):
         raise UsageError("--draft and --precision are for --parts.")
+    if not parts and (engine != "local" or ray_address is not None):
+        raise UsageError("--engine ray and --ray-address are for --parts: one file is made on one machine.")
     if parts:
         from camapp.batch import RunOptions, export_features
 
@@ -97,7 +110,7 @@ def features(
                 models=models,
                 run=options,
             ),
-            RunOptions(workers, None, overwrite, 0 if strict else max_errors),
+            RunOptions(workers, None, overwrite, 0 if strict else max_errors, engine=engine, ray_address=ray_address),
             as_json=as_json,
         )
         return

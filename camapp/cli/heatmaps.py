@@ -16,8 +16,10 @@ from camapp.cli.options import (
     split_names,
 )
 from camapp.cli.running import (
+    AddressOption,
     BatchesOption,
     DraftOption,
+    EngineOption,
     ErrorsOption,
     JsonLinesOption,
     OverwriteOption,
@@ -62,6 +64,8 @@ def export_heatmaps(
     draft: DraftOption = False,
     shard_size: ShardOption = 256,
     workers: ProcessesOption = None,
+    engine: EngineOption = "local",
+    ray_address: AddressOption = None,
     max_errors: ErrorsOption = None,
     strict: StrictOption = False,
     overwrite: OverwriteOption = False,
@@ -107,4 +111,5 @@ def export_heatmaps(
             run=options,
         )
 
-    exported(run, RunOptions(workers, None, overwrite, 0 if strict else max_errors), as_json=as_json)
+    options = RunOptions(workers, None, overwrite, 0 if strict else max_errors, engine=engine, ray_address=ray_address)
+    exported(run, options, as_json=as_json)

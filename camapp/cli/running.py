@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -34,6 +34,13 @@ DraftOption = Annotated[
 ]
 ProcessesOption = Annotated[
     int | None, typer.Option("--workers", help="Processes; one a processor on the CPU, one on a GPU.")
+]
+EngineOption = Annotated[
+    Literal["local", "ray"], typer.Option("--engine", help="local: processes of this machine; ray: a Ray cluster.")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--ray-address", metavar="HOST:PORT", help="Cluster to join, or auto; by default one of its own."),
 ]
 ErrorsOption = Annotated[int | None, typer.Option("--max-errors", help="End once more pictures than that have failed.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="End at the first picture that fails.")]

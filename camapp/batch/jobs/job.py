@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ import torch
 from camapp.backbones.load import LoadedModel
 from camapp.batch.records import Item, Row
 from camapp.errors import CamappError, ModelError, UsageError
+from camapp.features.saved import SUFFIX
 from camapp.loading import load_model
 
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -45,6 +47,13 @@ class ModelChoice:
         if isinstance(self.model, LoadedModel):
             return self.model
         return load_model(self.model, models=self.models, device=self.device, random_weights=self.random_weights)
+
+    def absolute(self) -> ModelChoice:
+        """The same choice for processes that run in other folders."""
+        model, models = self.model, self.models or os.environ.get("CAMAPP_MODELS")
+        if isinstance(model, str) and model.lower().endswith((".toml", SUFFIX)):
+            model = os.path.abspath(os.path.expanduser(model))
+        return replace(self, model=model, models=Path(models).expanduser().absolute() if models else None)
 
 
 @dataclass(frozen=True)
