@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,11 +79,15 @@ def joined(address: str | None = None, processors: int | None = None) -> Iterato
         options |= {"num_cpus": processors, "include_dashboard": False, "object_store_memory": STORE_BYTES}
     else:
         _check_reachable(address)
-    with _own_signals():
+    with _own_signals(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # what will be otherwise in versions to come (seen with 2.51)
         try:
             ray.init(address=address, **options)
         except Exception as error:  # of a class of its own for each cause, and other ones with each version
-            raise UsageError(f"No Ray cluster could be joined at {address}: {error}") from error
+            raise UsageError(
+                f"The Ray cluster at {address} could not be joined: {error}. This machine must be a node of it, with "
+                "the same Ray and Python; of a cluster that asks for a token, Ray must have been given it."
+            ) from error
     try:
         yield ray
     finally:

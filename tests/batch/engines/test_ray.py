@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -370,6 +371,24 @@ def test_the_command_starts_a_cluster_of_its_own_and_says_no_more_than_with_the_
     assert f"{COUNT} of {COUNT + len(BROKEN)} pictures" in ran.stdout
     assert ran.stderr.splitlines() == [f"camapp: 3 of 23 pictures failed; {out / 'manifest.parquet'} says why"]
     assert len(list((out / "raw").rglob("*.npy"))) == COUNT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_the_shards_finish_and_the_command_ends_with_130(
+    source: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    out, shards = tmp_path / "out", tmp_path / "out" / ".camapp" / "shards"
+    command = [sys.executable, "-m", "camapp", "heatmaps", str(source), str(out), "--outputs", "raw"]
+    command += ["--shard-size", "2", "--engine", "ray", "--workers", "1"]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while child.poll() is None and not (shards.exists() and any(shards.iterdir())):
+        time.sleep(0.01)
+    os.killpg(child.pid, number)  # as a terminal does: to all of the group
+    _, said = child.communicate(timeout=120)
+    assert child.returncode == 130, said
+    assert "resume with the same command" in said
+    assert 1 <= len(list(shards.iterdir())) < 12
 
 
 def test_without_ray_the_command_says_how_to_install_it(source: Path, tmp_path: Path) -> None:
