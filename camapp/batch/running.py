@@ -27,7 +27,7 @@ from camapp.batch.records import Item
 from camapp.batch.sources import Fingerprint, Source, list_items
 from camapp.errors import CamappError, UsageError
 from camapp.explanation import versions
-from camapp.sources.batches import default_workers
+from camapp.sources.batches import default_workers, processors
 from camapp.sources.pictures import check_count
 
 # Called now and then with how many inputs are done, how many failed and how many there are.
@@ -91,9 +91,9 @@ class RunOptions:
     """How an export runs; none of it changes what comes out.
 
     Args:
-        workers: processes; by default one a processor on the CPU, one on a GPU; of the whole cluster with Ray.
-        threads: of each, for reading, decoding and writing beside the model; by default none with several workers, and
-            as many as processors with one.
+        workers: processes; by default one for each processor, or for each GPU; of the whole cluster with Ray.
+        threads: of each, for reading, decoding and writing beside the model; by default none where there is a worker
+            for each processor, else as many as processors for each worker, within 8.
         overwrite: start anew where the folder holds an export.
         max_errors: end once more inputs than that have failed; None for never.
         progress: called after each batch; with Ray, after each shard.
@@ -101,6 +101,8 @@ class RunOptions:
         engine: "local" for processes of this machine, "ray" for a Ray cluster.
         ray_address: ``HOST:PORT`` of a cluster that this machine is a node of, or "auto"; by default what
             ``RAY_ADDRESS`` names, else a cluster of this machine alone, for as long as the export runs.
+        workers_per_gpu: how many workers share a GPU where their number is not given; each has its own copy of the
+            model, and its own interpreter to feed it.
     """
 
     workers: int | None = None
@@ -111,6 +113,7 @@ class RunOptions:
     stop: threading.Event | None = None
     engine: Engine = "local"
     ray_address: str | None = None
+    workers_per_gpu: int = 1
 
 
 USUAL_COLUMNS, USUAL_RUN = Columns(), RunOptions()
@@ -143,10 +146,10 @@ def run_export(
     check_count("shard_size", shard_size, 1)
     _check(run)
     loaded = job.choice.load()
-    device, workers = loaded.device, _hands(loaded.device, run)[0]
+    device, local = loaded.device, _local_share(loaded.device, job.choice, run)
     if run.engine == "ray":
         job, out = replace(job, choice=job.choice.absolute()), Path(os.path.abspath(out))
-    elif workers <= 1:
+    elif local.workers <= 1:
         job = replace(job, choice=ModelChoice(loaded))  # which is loaded already
     replace(job, choice=ModelChoice(loaded)).open(out)  # what cannot be meant is found before the folder is touched
     settings = _settings(job, kind, loaded)
@@ -161,7 +164,7 @@ def run_export(
         return job.checked_items(item for item in listed if not item.path.startswith(inside))
 
     with (
-        _engine(run, job.choice, device) as engine,
+        _engine(run, job.choice, device, local) as engine,
         Ledger.open(out, settings, items, Fingerprint, shard_size=shard_size, overwrite=run.overwrite) as ledger,
     ):
         counted = _Counted(ledger.counts(), run)
@@ -197,23 +200,21 @@ class _Engine:
 
 
 @contextmanager
-def _engine(run: RunOptions, choice: ModelChoice, device: torch.device) -> Iterator[_Engine]:
+def _engine(run: RunOptions, choice: ModelChoice, device: torch.device, local: _LocalShare) -> Iterator[_Engine]:
     """The engine that is asked for, with a cluster as long as it is needed."""
     if run.engine == "local":
-        workers, threads = _hands(device, run)
-        facts = {"engine": "local", "device": str(device), "workers": workers}
-        yield _Engine(partial(run_local, workers=workers, threads=threads), facts)
+        facts = {"engine": "local", "device": str(device), "workers": local.workers}
+        yield _Engine(partial(run_local, **vars(local)), facts)
         return
-    processors = None if run.workers is None else max(run.workers, default_workers())
-    with joined(run.ray_address, processors) as ray:
+    with joined(run.ray_address, None if run.workers is None else max(run.workers, processors())) as ray:
         wanted = str(device) if isinstance(choice.model, LoadedModel) else choice.device
-        share = share_of(ray, wanted, run.workers, run.threads)
+        share = share_of(ray, wanted, run.workers, run.threads, run.workers_per_gpu)
         facts = {"engine": "ray", "device": "cuda" if share.gpus else "cpu", "workers": share.workers}
         yield _Engine(partial(run_ray, ray, share=share), facts)
 
 
 def _check(run: RunOptions) -> None:
-    for name, least in (("workers", 1), ("threads", 0), ("max_errors", 0)):
+    for name, least in (("workers", 1), ("threads", 0), ("max_errors", 0), ("workers_per_gpu", 1)):
         value = getattr(run, name)
         if value is not None:
             check_count(name, value, least)
@@ -261,14 +262,25 @@ class _Counted:
             self._run.progress(self._done, self._failed, self._total)
 
 
-def _hands(device: torch.device, run: RunOptions) -> tuple[int, int]:
-    """How many workers, and threads of each."""
-    workers, threads = run.workers, run.threads
-    if workers is None:
-        workers = default_workers() if device.type == "cpu" else 1
-    if threads is None:
-        threads = default_workers() if workers == 1 else 0
-    return workers, threads
+@dataclass(frozen=True)
+class _LocalShare:
+    """How many workers the local engine has here, threads of each, and how many GPUs they are spread over."""
+
+    workers: int
+    threads: int
+    gpus: int
+
+
+def _local_share(device: torch.device, choice: ModelChoice, run: RunOptions) -> _LocalShare:
+    if device.type == "cpu":
+        workers = run.workers or processors()
+        threads = 0 if workers > 1 else default_workers()
+        return _LocalShare(workers, threads if run.threads is None else run.threads, 0)
+    # A model that was loaded, or "cuda:1", is where it is; any GPU will do for one that each worker loads.
+    gpus = torch.cuda.device_count() if isinstance(choice.model, str) and choice.device in ("auto", "cuda") else 0
+    workers = run.workers or max(1, gpus) * run.workers_per_gpu
+    threads = min(default_workers(), max(1, processors() // workers))
+    return _LocalShare(workers, threads if run.threads is None else run.threads, gpus)
 
 
 def _settings(job: HeatmapJob | FeatureJob, kind: str, model: LoadedModel) -> dict[str, Any]:

@@ -25,9 +25,11 @@ from camapp.cli.running import (
     DraftOption,
     EngineOption,
     ErrorsOption,
+    PerGpuOption,
     PrecisionOption,
     ShardOption,
     StrictOption,
+    ThreadsOption,
     exported,
 )
 from camapp.errors import UsageError
@@ -66,6 +68,8 @@ def features(
     workers: Annotated[
         int | None, typer.Option(help="Threads that decode pictures; with --parts, processes. One a processor.")
     ] = None,
+    threads: ThreadsOption = None,
+    workers_per_gpu: PerGpuOption = 1,
     engine: EngineOption = "local",
     ray_address: AddressOption = None,
     fit: FitOption = None,
@@ -85,6 +89,8 @@ def features(
         raise UsageError("--draft and --precision are for --parts.")
     if not parts and (engine != "local" or ray_address is not None):
         raise UsageError("--engine ray and --ray-address are for --parts: one file is made on one machine.")
+    if not parts and (threads is not None or workers_per_gpu != 1):
+        raise UsageError("--threads and --workers-per-gpu are for --parts; for one file --workers are threads.")
     if parts:
         from camapp.batch import RunOptions, export_features
 
@@ -110,7 +116,15 @@ def features(
                 models=models,
                 run=options,
             ),
-            RunOptions(workers, None, overwrite, 0 if strict else max_errors, engine=engine, ray_address=ray_address),
+            RunOptions(
+                workers,
+                threads,
+                overwrite,
+                0 if strict else max_errors,
+                engine=engine,
+                ray_address=ray_address,
+                workers_per_gpu=workers_per_gpu,
+            ),
             as_json=as_json,
         )
         return

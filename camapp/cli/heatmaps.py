@@ -23,10 +23,12 @@ from camapp.cli.running import (
     ErrorsOption,
     JsonLinesOption,
     OverwriteOption,
+    PerGpuOption,
     PrecisionOption,
     ProcessesOption,
     ShardOption,
     StrictOption,
+    ThreadsOption,
     exported,
 )
 
@@ -64,6 +66,8 @@ def export_heatmaps(
     draft: DraftOption = False,
     shard_size: ShardOption = 256,
     workers: ProcessesOption = None,
+    threads: ThreadsOption = None,
+    workers_per_gpu: PerGpuOption = 1,
     engine: EngineOption = "local",
     ray_address: AddressOption = None,
     max_errors: ErrorsOption = None,
@@ -111,5 +115,13 @@ def export_heatmaps(
             run=options,
         )
 
-    options = RunOptions(workers, None, overwrite, 0 if strict else max_errors, engine=engine, ray_address=ray_address)
+    options = RunOptions(
+        workers,
+        threads,
+        overwrite,
+        0 if strict else max_errors,
+        engine=engine,
+        ray_address=ray_address,
+        workers_per_gpu=workers_per_gpu,
+    )
     exported(run, options, as_json=as_json)

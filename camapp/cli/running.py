@@ -33,8 +33,12 @@ DraftOption = Annotated[
     typer.Option("--draft", help="Decode large JPEGs at 1/2 to 1/8 of their size: faster, and maps differ a little."),
 ]
 ProcessesOption = Annotated[
-    int | None, typer.Option("--workers", help="Processes; one a processor on the CPU, one on a GPU.")
+    int | None, typer.Option("--workers", help="Processes; one for each processor, or for each GPU.")
 ]
+ThreadsOption = Annotated[
+    int | None, typer.Option("--threads", help="Of each worker, to read, decode and write beside the model.")
+]
+PerGpuOption = Annotated[int, typer.Option("--workers-per-gpu", help="Workers that share a GPU.")]
 EngineOption = Annotated[
     Literal["local", "ray"], typer.Option("--engine", help="local: processes of this machine; ray: a Ray cluster.")
 ]

@@ -37,8 +37,12 @@ class Batch:
 
 def default_workers() -> int:
     """As many threads as this process has processors, within ``MOST_WORKERS``."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(MOST_WORKERS, processors)
+    return min(MOST_WORKERS, processors())
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def load_batches(

@@ -21,6 +21,8 @@ from PIL import Image
 
 import camapp
 from camapp.batch import RunOptions, TooManyFailures, export_features, export_heatmaps, read_manifest, read_run
+from camapp.batch.jobs.job import ModelChoice
+from camapp.batch.running import _local_share
 from camapp.errors import TargetError, UsageError
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
@@ -335,6 +337,49 @@ def test_a_worker_that_is_killed_is_replaced(whole: Path, source: Path, tmp_path
 
 def camapp_command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "camapp", *map(str, arguments)]
+
+
+def test_a_program_without_a_guard_is_told_that_it_needs_one(source: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from camapp.batch import RunOptions, export_features\n"
+        f"export_features('efficientnet_lite0', {str(source)!r}, {str(tmp_path / 'out')!r}, shard_size=4, "
+        "run=RunOptions(workers=2))\n"
+    )
+    ran = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert 'must do so under `if __name__ == "__main__":`' in ran.stderr.splitlines()[-1]
+    assert shards_in(tmp_path / "out") == 0
+
+
+def test_workers_are_spread_over_the_gpus_and_share_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr("camapp.batch.running.processors", lambda: 24)
+    by_name, cuda = ModelChoice("resnet50"), torch.device("cuda")
+
+    def share(device: torch.device, choice: ModelChoice, **run: Any) -> tuple[int, int, int]:
+        return tuple(vars(_local_share(device, choice, RunOptions(**run))).values())
+
+    assert share(cuda, by_name) == (4, 6, 4)
+    assert share(cuda, by_name, workers_per_gpu=3) == (12, 2, 4)
+    assert share(cuda, by_name, workers=2, threads=5) == (2, 5, 4)
+    assert share(torch.device("cuda:1"), ModelChoice("resnet50", device="cuda:1"), workers_per_gpu=2) == (2, 8, 0)
+    assert share(torch.device("cpu"), by_name) == (24, 0, 0)
+    assert share(torch.device("cpu"), by_name, threads=2) == (24, 2, 0)
+    assert share(torch.device("cpu"), by_name, workers=1)[0] == 1
+
+
+@pytest.mark.gpu
+def test_on_gpus_several_workers_give_what_explain_gives(source: Path, tmp_path: Path) -> None:
+    run = RunOptions(workers_per_gpu=2)
+    report = export_heatmaps("efficientnet_lite0", source, tmp_path / "out", shard_size=4, device="cuda", run=run)
+    assert (report.done, report.failed) == (12, 3)
+    model = camapp.load_model("efficientnet_lite0", device="cuda")
+    for row in rows_of(tmp_path / "out"):
+        if row["status"] == "done":
+            single = camapp.explain(model, source / row["name"])
+            raw = next(file for file in row["files"] if file.startswith("raw/"))
+            np.testing.assert_allclose(np.load(tmp_path / "out" / raw), single.raw, rtol=1e-3, atol=1e-4)
 
 
 def test_the_command_ends_with_3_where_some_failed_and_says_so_in_json(source: Path, tmp_path: Path) -> None:

@@ -29,12 +29,12 @@ class Share:
     Args:
         workers: how many.
         threads: of each, for decoding and writing beside the model.
-        gpus: of each, 0 or 1; each has one processor as well.
+        gpus: of each: 0, or a whole one or a part; each has one processor as well.
     """
 
     workers: int
     threads: int
-    gpus: int
+    gpus: float
 
 
 def check_ray() -> Any:
@@ -95,7 +95,7 @@ def joined(address: str | None = None, processors: int | None = None) -> Iterato
             ray.shutdown()
 
 
-def share_of(ray: Any, device: str, workers: int | None, threads: int | None) -> Share:
+def share_of(ray: Any, device: str, workers: int | None, threads: int | None, per_gpu: int = 1) -> Share:
     """How many workers a cluster has room for, and what each of them gets.
 
     Args:
@@ -103,22 +103,23 @@ def share_of(ray: Any, device: str, workers: int | None, threads: int | None) ->
         device: that the model shall run on, as for ``load_model``; "auto" takes GPUs where the cluster has any.
         workers: how many are wanted. More than there is room for are waited for, since a cluster may grow.
         threads: of each; by default none on processors, and on GPUs the processors that each has to itself.
+        per_gpu: how many workers share a GPU.
 
     Raises:
         UsageError: there is no room for any.
     """
     resources = ray.cluster_resources()
     processors, graphics = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
-    gpus = int(device.startswith("cuda") or (device == "auto" and graphics > 0))
-    room = min(processors, graphics) if gpus else processors
+    on_gpus = device.startswith("cuda") or (device == "auto" and graphics > 0)
+    room = min(processors, graphics * per_gpu) if on_gpus else processors
     if workers is None and room < 1:
         raise UsageError(
             f"The Ray cluster has {processors} processors and {graphics} GPUs; a worker on {device} needs one "
-            f"processor{' and one GPU' if gpus else ''}. Say workers=1 or more to wait until it has grown."
+            f"processor{' and one GPU' if on_gpus else ''}. Say workers=1 or more to wait until it has grown."
         )
     if threads is None:
-        threads = max(1, min(MOST_THREADS, processors // max(1, graphics))) if gpus else 0
-    return Share(workers or room, threads, gpus)
+        threads = max(1, min(MOST_THREADS, processors // max(1, graphics * per_gpu))) if on_gpus else 0
+    return Share(workers or room, threads, 1 / per_gpu if on_gpus else 0)
 
 
 def _check_same(ray: Any, address: str | None) -> None:

@@ -29,6 +29,7 @@ def run_local(
     threads: int,
     told: Told,
     stop: threading.Event,
+    gpus: int = 0,
 ) -> None:
     """Run shards in this process (``workers=1``) or in several; returns when all are done, or soon after ``stop``.
 
@@ -41,6 +42,7 @@ def run_local(
         threads: of each, for decoding and writing beside the model.
         told: called with how many inputs were done and how many failed since the last time.
         stop: once it is set, shards that have begun are finished and no other begins.
+        gpus: how many the workers are spread over; 0 where the job itself says which one.
 
     Raises:
         CamappError: what a worker ended with.
@@ -55,7 +57,7 @@ def run_local(
                     return
                 lane.run(shard, told)
         return
-    _Crew(Orders.pack(job, shards, out, threads), list(todo), told, stop).run(workers)
+    _Crew(Orders.pack(job, shards, out, threads), list(todo), told, stop).run(workers, gpus)
 
 
 @contextmanager
@@ -75,11 +77,13 @@ def _one_thread() -> Iterator[None]:
 class _Worker:
     """One process, and the shard that it has."""
 
-    def __init__(self, context: Any, orders: Orders) -> None:
+    def __init__(self, context: Any, orders: Orders, gpu: int | None) -> None:
+        self.gpu = gpu
+        self.has_spoken = False
         self.connection, theirs = context.Pipe()
         self.shard: int | None = None
         self.told = (0, 0)  # of its shard
-        self.process = context.Process(target=_work, args=(orders, theirs), daemon=True)
+        self.process = context.Process(target=_work, args=(orders, theirs, gpu), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -104,17 +108,20 @@ class _Crew:
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[_Worker] = []
 
-    def run(self, count: int) -> None:
+    def run(self, count: int, gpus: int) -> None:
         """Until all is done, or the shards under way once the export shall stop."""
         try:
-            for _ in range(min(count, len(self._todo))):
-                self._workers.append(_Worker(self._context, self._orders))
-                self._give(self._workers[-1])
+            for number in range(min(count, len(self._todo))):
+                self._hire(number % gpus if gpus else None)
             while any(worker.shard is not None for worker in self._workers):
                 self._listen()
         finally:
             for worker in self._workers:
                 worker.end()
+
+    def _hire(self, gpu: int | None) -> None:
+        self._workers.append(_Worker(self._context, self._orders, gpu))
+        self._give(self._workers[-1])
 
     def _give(self, worker: _Worker) -> None:
         worker.shard, worker.told = None, (0, 0)
@@ -133,6 +140,7 @@ class _Crew:
             except (EOFError, OSError):
                 self._replace(worker)
                 continue
+            worker.has_spoken = True
             if kind == "told":
                 worker.told = (worker.told[0] + rest[0], worker.told[1] + rest[1])
                 self._told(*rest)
@@ -150,24 +158,33 @@ class _Crew:
         self._told(-worker.told[0], -worker.told[1])  # they are done once more
         self._deaths[shard] = self._deaths.get(shard, 0) + 1
         if self._deaths[shard] >= MOST_DEATHS:
-            code = worker.process.exitcode
-            raise WorkersLost(
-                f"{MOST_DEATHS} workers died on shard {shard} (exit code {code}), for lack of memory or by a fault of "
-                "a library. What was done is kept. Resume with fewer workers or a smaller batch size."
-            )
+            raise WorkersLost(_lost(shard, worker))
         self._todo.appendleft(shard)
         if self._stop.is_set():
             return
-        self._workers.append(_Worker(self._context, self._orders))
-        self._give(self._workers[-1])
+        self._hire(worker.gpu)
 
 
-def _work(orders: Orders, connection: Connection) -> None:
+def _lost(shard: int, worker: _Worker) -> str:
+    code = worker.process.exitcode
+    if worker.has_spoken:
+        return (
+            f"{MOST_DEATHS} workers died on shard {shard} (exit code {code}), for lack of memory or by a fault of a "
+            "library. What was done is kept. Resume with fewer workers or a smaller batch size."
+        )
+    return (
+        f"{MOST_DEATHS} workers died before they began (exit code {code}). Workers run the program's main file again: "
+        'one that exports must do so under `if __name__ == "__main__":`, or with RunOptions(workers=1). If it does, '
+        "memory may be lacking: take fewer workers. What was done is kept."
+    )
+
+
+def _work(orders: Orders, connection: Connection, gpu: int | None) -> None:
     """A worker's whole life: shards come, words go, until the other end is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent says when to stop, or is gone, and the pipe with it
     try:
-        lane = orders.lane()
+        lane = orders.lane(gpu)
         while True:
             lane.run(connection.recv(), _teller(connection))
             connection.send(("done",))

@@ -54,9 +54,15 @@ class Orders:
                 "card's name instead of a loaded model."
             ) from error
 
-    def lane(self) -> Lane:
-        """A lane in this process, which from now on computes in one thread, so that all give the same bytes."""
+    def lane(self, gpu: int | None = None) -> Lane:
+        """A lane in this process, which from now on computes in one thread, so that all give the same bytes.
+
+        Args:
+            gpu: which one is meant by "cuda" from now on, in this thread.
+        """
         torch.set_num_threads(1)
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
         cv2.setNumThreads(1)
         job, shards = pickle.loads(self.packed)
         return Lane(job, shards, self.out, threads=self.threads)

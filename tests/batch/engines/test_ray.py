@@ -325,6 +325,7 @@ def test_what_the_cluster_has_decides_on_workers_and_threads() -> None:
     assert share_of(Cluster(CPU=32.0, GPU=4.0), "auto", None, None) == Share(4, 8, 1)
     assert share_of(Cluster(CPU=8.0, GPU=4.0), "cuda", None, None) == Share(4, 2, 1)
     assert share_of(Cluster(CPU=32.0, GPU=4.0), "cpu", None, None) == Share(32, 0, 0)
+    assert share_of(Cluster(CPU=32.0, GPU=4.0), "auto", None, None, per_gpu=4) == Share(16, 2, 0.25)
     assert share_of(Cluster(), "cuda", 2, None).workers == 2
     with pytest.raises(UsageError, match=r"2 processors and 0 GPUs; a worker on cuda needs .* one GPU"):
         share_of(ray, "cuda", None, None)
