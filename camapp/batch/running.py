@@ -23,6 +23,7 @@ from camapp.batch.jobs.features import FeatureJob
 from camapp.batch.jobs.heatmaps import HeatmapJob
 from camapp.batch.jobs.job import ModelChoice
 from camapp.batch.ledger import Ledger
+from camapp.batch.ledger.refusals import usable_folder
 from camapp.batch.records import Item
 from camapp.batch.sources import Fingerprint, Source, list_items
 from camapp.errors import CamappError, UsageError
@@ -142,6 +143,7 @@ def run_export(
     Raises:
         UsageError, LayerError, TargetError, ModelError, WeightsError, TooManyFailures, OSError: as ``export_heatmaps``.
     """
+    usable_folder(out)
     check_count("batch_size", job.batch_size, 1)
     check_count("shard_size", shard_size, 1)
     _check(run)

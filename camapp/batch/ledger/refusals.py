@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,21 @@ from camapp.batch.ledger.folder import WORKSHOP, State
 from camapp.batch.ledger.run_file import RUN_FILE, RunState, differences
 from camapp.errors import UsageError
 
+# Path("s3://b/x") is "s3:/b/x"; two letters at least, since "C:/" is a drive.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
 
 def usable_folder(out: str | os.PathLike[str]) -> Path:
     """The folder as an absolute path.
 
     Raises:
-        UsageError: its name is not Unicode.
+        UsageError: it is a URL, or its name is not Unicode.
     """
+    if _URL.match(os.fsdecode(out)):
+        raise UsageError(
+            f'The folder "{os.fsdecode(out)}" is a URL; an export is written into a folder of this machine or one that '
+            "is mounted. Give such a folder, and copy it there when the export is finished."
+        )
     path = Path(out).expanduser().absolute()
     try:
         str(path).encode()
