@@ -18,6 +18,10 @@ class DecodeError(CamappError, ValueError):
     """A file that is not a picture camapp reads, is damaged, or is too large."""
 
 
+class StoreError(CamappError):
+    """A store of pictures, named by a URL, that cannot be reached, refuses, or needs a package that is missing."""
+
+
 class ModelError(CamappError):
     """A model card or a model that cannot be loaded."""
 

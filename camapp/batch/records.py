@@ -14,12 +14,14 @@ class Item:
 
     Args:
         name: what manifests and outputs call it: its path inside the source, with forward slashes; unique in a run.
-        path: the file, or the archive that it lies in.
+        path: the file, or the archive that it lies in; a path or a URL.
         member: its name inside the archive; None for a file of its own.
         offset: of an uncompressed archive's member, where its bytes begin in ``path``; None elsewhere.
-        length: how many bytes it has there; None elsewhere.
+        length: how many bytes it has there, or as an object of its own in a store that tells; None elsewhere.
         label: the subfolder, or what the table says; None where there is none.
         target: the class to explain that the table names; None where there is none.
+        stamp: what tells this version of an object in a store, or of its archive there, from others; only of inputs
+            that were just listed.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Item:
     length: int | None = None
     label: str | None = None
     target: str | None = None
+    stamp: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

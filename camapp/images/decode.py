@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from PIL import ImageFile
 
-from camapp.errors import DecodeError, UsageError
+from camapp.errors import CamappError, DecodeError, UsageError
 from camapp.images.convert import WHITE, colour, convert, named_failures, strict_loading
 from camapp.images.formats import RationedBytes, frame_notes, kind_of, opener_of
 from camapp.images.picture import Picture
@@ -196,10 +196,10 @@ def _too_large(found: str, max_bytes: int) -> DecodeError:
 
 @contextmanager
 def named_read_failures() -> Iterator[None]:
-    """Turns whatever a block raises as it reads a file into a ``DecodeError`` that says why."""
+    """Turns whatever a block raises as it reads a file into a ``DecodeError`` that says why, what has a name aside."""
     try:
         yield
-    except DecodeError:
+    except CamappError:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DecodeError("No such file. Check the path and its spelling.") from error

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
-from pathlib import Path
+import io
+import os
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, TypeAlias
 
 from camapp.errors import UsageError
+
+# Opens a file by its path; another than Python's own may read from elsewhere.
+Opener: TypeAlias = Callable[[str], BinaryIO]
 
 LIST_SUFFIXES = (".txt", ".lst", ".list")
 TABLE_SUFFIXES = (".csv", ".tsv")
@@ -22,14 +27,22 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def list_lines(path: Path) -> Iterator[str]:
+def _opened(path: str) -> BinaryIO:
+    return open(path, "rb")
+
+
+def list_lines(path: str | os.PathLike[str], opener: Opener = _opened) -> Iterator[str]:
     """The lines of a list, without the space around them: not empty ones, nor those that begin with ``#``.
+
+    Args:
+        path: of the list.
+        opener: opens it.
 
     Raises:
         UsageError: it is not UTF-8.
     """
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(opener(os.fspath(path)), encoding="utf-8-sig") as file:
             for line in file:
                 if (name := line.strip()) and not line.startswith("#"):
                     yield name
@@ -39,16 +52,20 @@ def list_lines(path: Path) -> Iterator[str]:
         raise UsageError(f"The list {path} cannot be read ({error.strerror}). Check the file.") from error
 
 
-def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def table_rows(path: str | os.PathLike[str], opener: Opener = _opened) -> Iterator[tuple[int, list[str]]]:
     """The rows of a table, the head first, each with the number of its line; not empty rows.
 
     Cells are parted by the one of ``,``, ``;`` and tab that the first line has most of, and may stand in quotes.
+
+    Args:
+        path: of the table.
+        opener: opens it.
 
     Raises:
         UsageError: it is not UTF-8, or no table.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with io.TextIOWrapper(opener(os.fspath(path)), encoding="utf-8-sig", newline="") as file:
             first = file.readline()
             file.seek(0)
             rows = csv.reader(file, delimiter=max(",;\t", key=first.count))

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import glob
 import os
+import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from urllib.parse import unquote
 
 from camapp.batch.records import Item
 from camapp.batch.sources.names import first_folder, name_of
+from camapp.batch.sources.store_failures import shown
+from camapp.batch.sources.stores import (
+    Found,
+    is_url,
+    open_from_its_start,
+    placed,
+    protocol_of,
+    store_of,
+    without_query,
+)
 from camapp.errors import UsageError
-from camapp.sources.folders import walk_pictures
 from camapp.sources.text import list_lines
 
 # What a folder may hold in place of pictures.
@@ -25,42 +34,40 @@ def in_folder(folder: str) -> Iterator[Item]:
         UsageError: it cannot be searched, or holds no picture.
     """
     item = None
-    for path in walk_pictures(folder):
-        name = name_of(path)
-        item = Item(name, os.path.join(folder, path), label=first_folder(name))
+    for found in store_of(folder).pictures(folder):
+        item = item_of(found)
         yield item
     if item is None:
         raise UsageError(
-            f"There is no picture in the folder {folder} (no file that ends in .jpg, .png, .webp, ...)."
+            f"There is no picture in the folder {shown(folder)} (no file that ends in .jpg, .png, .webp, ...)."
             f"{_other_sources(folder)}"
         )
 
 
+def item_of(found: Found, *, labelled: bool = True) -> Item:
+    """The input that a store holds, labelled with its first folder."""
+    name = name_of(found.name)
+    label = first_folder(name) if labelled else None
+    return Item(name, found.path, None, None, found.size, label, stamp=found.stamp)
+
+
 def _other_sources(folder: str) -> str:
     """What to give instead of a folder of archives or tables."""
-    endings = (os.path.splitext(name)[1].lower() for name in sorted(os.listdir(folder)))
+    endings = (os.path.splitext(name)[1].lower() for name in sorted(store_of(folder).names(folder)))
     found = next((ending for ending in endings if ending in _IN_PATTERNS), None)
     return f' For the {found} files in it, give "{os.path.join(folder, "*" + found)}".' if found else ""
 
 
-def matching(pattern: str) -> list[str]:
+def matching(pattern: str) -> list[Found]:
     """The files that a pattern matches, sorted.
 
     Raises:
         UsageError: it matches none.
     """
-    hits = [hit for hit in sorted(glob.iglob(pattern, recursive=True)) if not os.path.isdir(hit)]
+    hits = store_of(pattern).matching(pattern)
     if not hits:
-        raise UsageError(f'No file matches "{pattern}". Check the pattern; a folder is searched without one.')
+        raise UsageError(f'No file matches "{shown(pattern)}". Check the pattern; a folder is searched without one.')
     return hits
-
-
-def fixed_folder(pattern: str) -> str:
-    """The part of a pattern before the first folder or file that it leaves open; ends in a slash, or is empty."""
-    folder = pattern
-    while glob.has_magic(folder):
-        folder = os.path.dirname(folder)
-    return os.path.join(folder, "") if folder else ""
 
 
 def in_list(path: str) -> Iterator[Item]:
@@ -69,9 +76,9 @@ def in_list(path: str) -> Iterator[Item]:
     Raises:
         UsageError: it is not UTF-8, or names no picture.
     """
-    folder = os.path.dirname(path)
+    folder = os.path.dirname(without_query(path))
     item = None
-    for line in list_lines(Path(path)):
+    for line in list_lines(path, open_from_its_start):
         item = named_by_user(line, folder)
         yield item
     if item is None:
@@ -97,12 +104,17 @@ def named_by_user(path: str, folder: str, label: str | None = None, target: str 
     """An input that a list or a table names.
 
     Args:
-        path: what it says; may lie anywhere.
+        path: what it says, a path or a URL; may lie anywhere.
         folder: where relative paths count from.
         label: of the input.
         target: the class to explain.
     """
-    place = os.path.join(folder, os.path.expanduser(path) if path.startswith("~") else path)
     inside = os.path.join(folder, "")
-    name = name_of(path[len(inside) :] if path.startswith(inside) else path)
-    return Item(name, place, label=label, target=target)
+    name = path[len(inside) :] if path.startswith(inside) else path
+    return Item(name_of(_name_in_url(name) if is_url(name) else name), placed(folder, path), label=label, target=target)
+
+
+def _name_in_url(url: str) -> str:
+    """The host or bucket of a URL and the path there; no password, and no query, which may be a signature."""
+    name = re.sub(r"^[^/@]*@", "", without_query(url).partition("://")[2])
+    return unquote(name) if protocol_of(url) in ("http", "https") else name

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
 from camapp.batch.records import Item
-from camapp.batch.sources.folders import (
-    fixed_folder,
-    from_standard_input,
-    in_folder,
-    in_list,
-    matching,
-)
-from camapp.batch.sources.names import UniqueNames, name_of
+from camapp.batch.sources.folders import from_standard_input, in_folder, in_list, item_of, matching
+from camapp.batch.sources.names import UniqueNames
+from camapp.batch.sources.stamps import with_stamps
+from camapp.batch.sources.store_failures import shown
+from camapp.batch.sources.stores import Found, has_pattern, here, is_url, store_of, without_query
 from camapp.batch.sources.tables import PARQUET_SUFFIXES, Columns, in_table
 from camapp.batch.sources.tar_archives import in_tar
 from camapp.batch.sources.zip_archives import in_zip
-from camapp.errors import UsageError
+from camapp.errors import StoreError, UsageError
 from camapp.sources.folders import is_picture_name
 from camapp.sources.text import LIST_SUFFIXES, TABLE_SUFFIXES
 
@@ -64,6 +60,9 @@ def list_items(
     ``"-"``                 the paths on standard input, one a line         as they come
     ======================  ==============================================  ====================  =================
 
+    Wherever a path may stand, in a list or a table too, there may be a URL that fsspec reads: ``s3://bucket/photos``,
+    ``https://host/list.csv``. Paths in a list or table that lies at a URL count from there.
+
     Names are relative to the source, have forward slashes and no ``..``, also where an archive or a table has; names
     that come twice get a number. A picture that is named twice is two inputs: a table may ask for two classes of it.
     Paths are absolute.
@@ -80,18 +79,19 @@ def list_items(
     Raises:
         UsageError: there is nothing at the source, no picture in it, or something that cannot be read; a column that
             is not there.
+        StoreError: a store that cannot be reached, refuses, or needs a package that is not installed.
     """
     parts = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not parts:
         raise UsageError("The source names no picture. Give a folder, a file, a pattern, an archive or a list.")
-    paths = [os.fsdecode(part) for part in parts]
+    paths = [here(os.fsdecode(part)) for part in parts]
     columns = Columns(path_column, label_column, target_column)
-    if columns and not any(path.lower().endswith(_TABLES) for path in paths):
+    if columns and not any(without_query(path).lower().endswith(_TABLES) for path in paths):
         raise UsageError(
             f"Columns are named ({', '.join(name for name in vars(columns).values() if name)}), but no source is a "
             f"table ({', '.join(_TABLES)}). Give a table, or leave the columns out."
         )
-    items = _named(paths, columns)
+    items = with_stamps(_named(paths, columns))
     return chain([next(items)], items)
 
 
@@ -107,47 +107,55 @@ def _items_of(source: str, columns: Columns, *, alone: bool) -> Iterator[Item]:
     if source == STANDARD_INPUT:
         return from_standard_input()
     path = _absolute(source)
-    if os.path.isdir(path):
-        return in_folder(path)
-    if os.path.exists(path):
-        return _in_file(path, columns)
-    if glob.has_magic(source):
-        return _in_pattern(os.path.expanduser(source), columns)
-    if alone or not is_picture_name(path):
-        raise UsageError(f'There is nothing at "{source}". Check the path and its spelling.')
-    return iter([_file(path)])  # one of many: it fails alone, when it is read
+    fails_alone = not alone and is_picture_name(without_query(path))  # one of many, when it is read
+    try:
+        found = store_of(path).info(path)
+    except StoreError:
+        if not fails_alone:
+            raise
+        found = Found(path, os.path.basename(without_query(path)))
+    if found is not None:
+        return in_folder(path) if found.is_folder else _in_file(found, columns)
+    if has_pattern(source):
+        return _in_pattern(source if is_url(source) else os.path.expanduser(source), columns)
+    if not fails_alone:
+        raise UsageError(f'There is nothing at "{shown(source)}". Check the path and its spelling.')
+    return iter([item_of(Found(path, os.path.basename(without_query(path))))])
 
 
-def _in_file(path: str, columns: Columns) -> Iterator[Item]:
-    ending = path.lower()
+def _in_file(file: Found, columns: Columns) -> Iterator[Item]:
+    path = file.path
+    ending = without_query(path).lower()
     if ending.endswith(LIST_SUFFIXES):
         return in_list(path)
     if ending.endswith(_TABLES):
         return in_table(path, columns)
-    if ending.endswith(".zip"):
-        return in_zip(path)
-    if ending.endswith(".tar"):
-        return in_tar(path)
+    if ending.endswith((".zip", ".tar")):
+        return _in_archive(file, in_zip if ending.endswith(".zip") else in_tar)
     if ending.endswith(_COMPRESSED):
         raise UsageError(
-            f"{path} is compressed as a whole, so that no picture in it can be read alone. Unpack it, and give the "
-            "folder; or pack it again as .zip, or as .tar without compression."
+            f"{shown(path)} is compressed as a whole, so that no picture in it can be read alone. Unpack it, and give "
+            "the folder; or pack it again as .zip, or as .tar without compression."
         )
-    return iter([_file(path)])
+    return iter([item_of(file)])
+
+
+def _in_archive(archive: Found, members: Callable[[str], Iterator[Item]]) -> Iterator[Item]:
+    """Its members, which share its stamp."""
+    if not is_url(archive.path):
+        return members(archive.path)
+    stamp = (archive if archive.stamp else store_of(archive.path).info(archive.path) or archive).stamp
+    # One that cannot be had must not be asked for again for each member.
+    return (replace(item, stamp=stamp or "unknown") for item in members(archive.path))
 
 
 def _in_pattern(pattern: str, columns: Columns) -> Iterator[Item]:
     hits = matching(pattern)
     if pattern.lower().endswith((*_CONTAINERS, *_COMPRESSED)):
-        return chain.from_iterable(_in_file(_absolute(hit), columns) for hit in hits)
-    start = len(fixed_folder(pattern))
-    return (Item(name_of(hit[start:]), _absolute(hit)) for hit in hits)
+        return chain.from_iterable(_in_file(hit, columns) for hit in hits)
+    return (item_of(hit, labelled=False) for hit in hits)
 
 
 def _absolute(path: str) -> str:
     """The same for workers that run in another folder; steps up stay, since a folder before them may be a link."""
-    return os.path.join(os.getcwd(), os.path.expanduser(path)) if path else path
-
-
-def _file(path: str) -> Item:
-    return Item(name_of(os.path.basename(path)), path)
+    return os.path.join(os.getcwd(), os.path.expanduser(path)) if path and not is_url(path) else path

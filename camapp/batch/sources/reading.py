@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import zipfile
 from collections import OrderedDict
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from camapp.batch.records import Item
+from camapp.batch.sources.ranges import expect
+from camapp.batch.sources.stores import is_url, open_archive, store_of, without_query
 from camapp.batch.sources.zip_archives import read_member
 from camapp.batch.sources.zip_directory import ZipDirectory
+from camapp.batch.sources.zip_held import HeldDirectory, held_directory
 from camapp.errors import DecodeError
-from camapp.images.decode import Limits, check_bytes, named_read_failures, read_bytes
+from camapp.images.decode import Limits, check_bytes, named_read_failures
 
 # A source may be thousands of shards; processes may open about a thousand files.
 _MOST_OPEN = 8
@@ -38,7 +39,7 @@ class Reader:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits.from_environment()
         self._files: OrderedDict[str, BinaryIO] = OrderedDict()
-        self._directories: dict[str, ZipDirectory] = {}
+        self._directories: dict[str, ZipDirectory | HeldDirectory] = {}
 
     def __enter__(self) -> Reader:
         return self
@@ -67,10 +68,11 @@ class Reader:
 
         Raises:
             DecodeError: its file or archive is gone, may not be read, or is no ordinary file; it is empty, larger than
-                the limit, damaged or encrypted. Sizes are looked at before anything is read.
+                the limit, damaged or encrypted. Sizes are looked at before anything is read or fetched.
+            StoreError: its store cannot be reached, refuses, or needs a package that is not installed.
         """
         if item.member is None:
-            return read_bytes(item.path, self.limits)
+            return store_of(item.path).read(item.path, item.length, self.limits)
         with named_read_failures():
             file = self._open(item.path)
             content = self._slice(file, item) if item.length is not None else self._member(file, item)
@@ -82,12 +84,11 @@ class Reader:
         if path in self._files:
             self._files.move_to_end(path)
             return self._files[path]
-        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe may wait for ever
-            raise DecodeError("Its archive is no longer a file. Check the path.")
+        file = open_archive(path)
         while len(self._files) >= _MOST_OPEN:
             self._close_oldest()
-        self._files[path] = open(path, "rb")  # noqa: SIM115 - open until the reader is closed
-        return self._files[path]
+        self._files[path] = file
+        return file
 
     def _close_oldest(self) -> None:
         path, file = self._files.popitem(last=False)
@@ -98,6 +99,7 @@ class Reader:
         assert item.offset is not None
         assert item.length is not None
         check_bytes(item.length, self.limits.max_bytes)
+        expect(file, item.offset, item.length)
         file.seek(item.offset)
         content = file.read(item.length)
         if len(content) < item.length:
@@ -108,13 +110,14 @@ class Reader:
 
     def _member(self, file: BinaryIO, item: Item) -> bytes:
         assert item.member is not None
-        if not item.path.lower().endswith(".zip"):
+        if not without_query(item.path).lower().endswith(".zip"):
             raise DecodeError(
                 "It is stored in pieces in its archive (as a sparse file). Unpack it, and give the folder."
             )
         try:
             if item.path not in self._directories:
-                self._directories[item.path] = ZipDirectory(file)
+                held = is_url(item.path)
+                self._directories[item.path] = held_directory(item.path, file) if held else ZipDirectory(file)
             entry = self._directories[item.path].find(item.member)
         except zipfile.BadZipFile as error:
             raise DecodeError(f"Its archive cannot be read: {error}. Copy the archive again.") from error

@@ -6,11 +6,11 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from camapp.batch.records import Item
 from camapp.batch.sources.folders import named_by_user
+from camapp.batch.sources.stores import open_from_its_start, without_query
 from camapp.errors import UsageError, did_you_mean
 from camapp.sources import text
 
@@ -49,9 +49,9 @@ def in_table(path: str, columns: Columns) -> Iterator[Item]:
     Raises:
         UsageError: it is no table, or a wrong one.
     """
-    folder = os.path.dirname(path)
+    folder = os.path.dirname(without_query(path))
     item = None
-    read = _parquet if path.lower().endswith(PARQUET_SUFFIXES) else _delimited
+    read = _parquet if without_query(path).lower().endswith(PARQUET_SUFFIXES) else _delimited
     for place, label, target in read(path, columns):
         item = named_by_user(place, folder, label, target)
         yield item
@@ -60,7 +60,7 @@ def in_table(path: str, columns: Columns) -> Iterator[Item]:
 
 
 def _delimited(path: str, columns: Columns) -> Iterator[tuple[str, str | None, str | None]]:
-    rows = text.table_rows(Path(path))
+    rows = text.table_rows(path, open_from_its_start)
     _, heads = next(rows, (1, []))
     at = _chosen(path, heads, columns)
     for number, row in rows:
@@ -80,7 +80,7 @@ def _parquet(path: str, columns: Columns) -> Iterator[tuple[str, str | None, str
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with open_from_its_start(path) as opened, pq.ParquetFile(opened) as file:
             schema = file.schema_arrow
             at = _chosen(path, schema.names, columns)
             for index in at:

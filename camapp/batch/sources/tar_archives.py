@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from camapp.batch.records import Item
 from camapp.batch.sources.names import first_folder, is_hidden, name_of
+from camapp.batch.sources.stores import open_from_its_start
 from camapp.batch.sources.tables import LABEL_COLUMNS
 from camapp.batch.sources.tar_headers import TarEntry, ordinary_files
 from camapp.errors import UsageError
@@ -38,7 +39,7 @@ def in_tar(path: str) -> Iterator[Item]:
     """
     item = None
     try:
-        with open(path, "rb") as file:
+        with open_from_its_start(path) as file:
             for item in _items(path, file):
                 yield item
     except OSError as error:

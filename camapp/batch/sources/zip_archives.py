@@ -11,6 +11,8 @@ from typing import BinaryIO
 
 from camapp.batch.records import Item
 from camapp.batch.sources.names import first_folder, is_hidden, name_of
+from camapp.batch.sources.ranges import expect
+from camapp.batch.sources.stores import is_url, open_from_its_start
 from camapp.batch.sources.zip_directory import ZipDirectory, ZipEntry
 from camapp.errors import DecodeError, UsageError
 from camapp.images.decode import Limits, check_bytes
@@ -23,6 +25,7 @@ _OTHER_METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard", 95: 
 _ENCRYPTED = 0x1 | 0x40
 _HEADER = struct.Struct("<4s22x2H")
 _CHUNK = 1 << 16
+_SLACK = 256
 _DAMAGED = "It is damaged in its archive: {}. Copy the archive again."
 
 
@@ -40,8 +43,8 @@ def in_zip(path: str) -> Iterator[Item]:
     """
     item = None
     try:
-        with open(path, "rb") as file:
-            for entry in ZipDirectory(file):
+        with open_from_its_start(path) as file:
+            for entry in ZipDirectory(file, held=is_url(path)):
                 if is_picture_name(entry.name) and not is_hidden(entry.name) and not stat.S_ISLNK(entry.mode):
                     name = name_of(entry.name)
                     item = Item(name, path, entry.name, label=first_folder(name))
@@ -75,6 +78,8 @@ def read_member(file: BinaryIO, entry: ZipEntry, limits: Limits) -> bytes:
         raise DecodeError(
             f"It is damaged in its archive, or made to do harm: {entry.size:,} bytes cannot lie in {entry.packed:,}."
         )
+    # Its own header may be longer than the directory's, but hardly by more than that.
+    expect(file, entry.offset, 30 + 4 * len(entry.name) + _SLACK + entry.packed)
     file.seek(entry.offset)
     header = file.read(30)
     if len(header) < 30 or not header.startswith(b"PK\3\4"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import zipfile
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
+
+from camapp.batch.sources.ranges import expect
 
 # Layouts and signatures: PKWARE, APPNOTE.TXT 6.3.10, sections 4.3.12 to 4.3.16.
 _ENTRY = struct.Struct("<4s4x2H4x3L3H8xL")
@@ -21,6 +24,7 @@ _LONGEST_END = _END.size + 2**16
 _UTF8_FLAG = 0x800
 _IN_EXTRA = 0xFFFFFFFF
 _64_BITS = 2**64 - 1
+_MOST_HELD = 1 << 30
 
 
 class ZipEntry(NamedTuple):
@@ -52,14 +56,22 @@ class ZipDirectory:
 
     Args:
         file: the archive, open for reading; not closed.
+        held: whether to keep the directory's bytes, about a hundred a member, for an archive that is far away; the file
+            is not read any more then.
 
     Raises:
         zipfile.BadZipFile: it is no such archive, or is cut off.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, *, held: bool = False) -> None:
+        self._file, self._first = file, 0
         self._start, self._end, self._before = _place(file)
+        if held:
+            if self._end - self._start > _MOST_HELD:
+                raise zipfile.BadZipFile("its directory is larger than 1 GiB, too large to be kept")
+            expect(file, self._start, self._end - self._start)
+            file.seek(self._start)
+            self._file, self._first = io.BytesIO(file.read(self._end - self._start)), self._start
         self._hashes, self._places = self._index()
 
     def __iter__(self) -> Iterator[ZipEntry]:
@@ -98,8 +110,8 @@ class ZipDirectory:
 
     def _entry(self, place: int) -> tuple[ZipEntry, int]:
         """The member described at a place of the file, and where the next is described."""
-        if self._file.tell() != place:  # a seek throws away what was read ahead
-            self._file.seek(place)
+        if self._file.tell() != place - self._first:  # a seek throws away what was read ahead
+            self._file.seek(place - self._first)
         head = self._file.read(_ENTRY_SIZE)
         if len(head) < _ENTRY_SIZE or not head.startswith(b"PK\1\2"):
             raise zipfile.BadZipFile(f"its directory is damaged at byte {place:,}")
@@ -120,6 +132,7 @@ def _place(file: BinaryIO) -> tuple[int, int, int]:
     """Where the directory begins and ends, and how many bytes lie before the archive (a program that unpacks it)."""
     length = file.seek(0, os.SEEK_END)
     tail_start = max(0, length - _LONGEST_END)
+    expect(file, tail_start, length - tail_start)
     file.seek(tail_start)
     tail = file.read()
     at = len(tail)
