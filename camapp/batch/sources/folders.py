@@ -47,8 +47,7 @@ def in_folder(folder: str) -> Iterator[Item]:
 def item_of(found: Found, *, labelled: bool = True) -> Item:
     """The input that a store holds, labelled with its first folder."""
     name = name_of(found.name)
-    label = first_folder(name) if labelled else None
-    return Item(name, found.path, None, None, found.size, label, stamp=found.stamp)
+    return Item(name, found.path, None, None, found.size, first_folder(name) if labelled else None, None, found.stamp)
 
 
 def _other_sources(folder: str) -> str:
@@ -111,7 +110,9 @@ def named_by_user(path: str, folder: str, label: str | None = None, target: str 
     """
     inside = os.path.join(folder, "")
     name = path[len(inside) :] if path.startswith(inside) else path
-    return Item(name_of(_name_in_url(name) if is_url(name) else name), placed(folder, path), label=label, target=target)
+    if "://" in name and is_url(name):
+        name = _name_in_url(name)
+    return Item(name_of(name), placed(folder, path), label=label, target=target)
 
 
 def _name_in_url(url: str) -> str:

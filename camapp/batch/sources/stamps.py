@@ -25,7 +25,7 @@ def with_stamps(items: Iterable[Item]) -> Iterator[Item]:
     pool: ThreadPoolExecutor | None = None
     try:
         for item in items:
-            if not waiting and not _is_unknown(item):
+            if not waiting and ("://" not in item.path or not _is_unknown(item)):
                 yield item
                 continue
             waiting.append(item)

@@ -138,8 +138,9 @@ class _Local:
         return Found(path, os.path.basename(path)) if os.path.exists(path) else None
 
     def pictures(self, folder: str) -> Iterator[Found]:
+        inside = os.path.join(folder, "")
         for name in walk_pictures(folder):
-            yield Found(os.path.join(folder, name), name)
+            yield Found(inside + name, name)
 
     def matching(self, pattern: str) -> list[Found]:
         start = len(_fixed_folder(pattern))
@@ -181,6 +182,8 @@ def placed(folder: str, path: str) -> str:
         StoreError: a list from elsewhere names a file of this machine, or a protocol other than its own that is not of
             a common store: whoever wrote it shall not choose what is read here, nor by which program.
     """
+    if "://" not in path and "://" not in folder:  # a million rows take this way
+        return _LOCAL.join(folder, path)
     if not is_url(path):
         return store_of(folder).join(folder, path)
     protocol = protocol_of(path)
