@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from camapp.backbones.inputs import run_channels_last
 from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.methods import find_method
@@ -126,7 +127,8 @@ def explain_prepared(
     """
     start = time.perf_counter()
     with model.named_failures():
-        result = engine(model.inputs([one.placed for one in prepared]), targets, **look, **watch)
+        inputs = model.inputs([one.placed for one in prepared])
+        result = run_channels_last(engine.model, lambda batch: engine(batch, targets, **look, **watch), inputs)
     maps, raw, logits = result.maps.cpu().numpy(), result.raw.cpu().numpy(), result.logits.cpu()
     probabilities = logits.softmax(1)
     seconds = (time.perf_counter() - start) / len(prepared)

@@ -138,14 +138,20 @@ def _progress(as_json: bool) -> Iterator[Callable[[int, int, int], None] | None]
 
 
 def _json_lines() -> Callable[[int, int, int], None]:
-    last = time.monotonic()
+    start = last = time.monotonic()
+    first: int | None = None
 
     def told(done: int, failed: int, total: int) -> None:
-        nonlocal last
+        nonlocal last, first
         now = time.monotonic()
+        if first is None:  # what runs before had done is no part of the rate
+            first = done + failed
         if now - last >= _EVERY:
             last = now
-            print_object({"event": "progress", "done": done, "failed": failed, "total": total})
+            rate = (done + failed - first) / (now - start)
+            left = round((total - done - failed) / rate, 1) if rate else None
+            counts = {"done": done, "failed": failed, "total": total}
+            print_object({"event": "progress", **counts, "pictures_a_second": round(rate, 3), "seconds_left": left})
 
     return told
 

@@ -354,7 +354,8 @@ def test_a_program_without_a_guard_is_told_that_it_needs_one(source: Path, tmp_p
 
 def test_workers_are_spread_over_the_gpus_and_share_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr("camapp.batch.running.processors", lambda: 24)
+    for room in ("camapp.batch.running", "camapp.sources.batches"):
+        monkeypatch.setattr(f"{room}.processors", lambda: 24)
     by_name, cuda = ModelChoice("resnet50"), torch.device("cuda")
 
     def share(device: torch.device, choice: ModelChoice, **run: Any) -> tuple[int, int, int]:

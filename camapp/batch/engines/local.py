@@ -18,6 +18,11 @@ from camapp.batch.engines.orders import MOST_DEATHS, Orders, WorkersLost, sendab
 from camapp.batch.jobs.job import Job
 from camapp.batch.lane import Lane, Shards, Told
 
+_NEVER_BEGAN = (
+    "A worker could not begin; what it wrote above says why. Workers run the program's main file again: one that "
+    'exports must do so under `if __name__ == "__main__":`, or with RunOptions(workers=1).'
+)
+
 
 def run_local(
     job: Job,
@@ -157,26 +162,18 @@ class _Crew:
         self._workers.remove(worker)
         self._told(-worker.told[0], -worker.told[1])  # they are done once more
         self._deaths[shard] = self._deaths.get(shard, 0) + 1
+        if not worker.has_spoken and worker.process.exitcode == 1:  # by an exception as it began: so will the next one
+            raise WorkersLost(_NEVER_BEGAN)
         if self._deaths[shard] >= MOST_DEATHS:
-            raise WorkersLost(_lost(shard, worker))
+            raise WorkersLost(
+                f"{MOST_DEATHS} workers died on shard {shard} (exit code {worker.process.exitcode}), for lack of "
+                "memory or by a fault of a library. What was done is kept. Resume with fewer workers or a smaller "
+                "batch size."
+            )
         self._todo.appendleft(shard)
         if self._stop.is_set():
             return
         self._hire(worker.gpu)
-
-
-def _lost(shard: int, worker: _Worker) -> str:
-    code = worker.process.exitcode
-    if worker.has_spoken:
-        return (
-            f"{MOST_DEATHS} workers died on shard {shard} (exit code {code}), for lack of memory or by a fault of a "
-            "library. What was done is kept. Resume with fewer workers or a smaller batch size."
-        )
-    return (
-        f"{MOST_DEATHS} workers died before they began (exit code {code}). Workers run the program's main file again: "
-        'one that exports must do so under `if __name__ == "__main__":`, or with RunOptions(workers=1). If it does, '
-        "memory may be lacking: take fewer workers. What was done is kept."
-    )
 
 
 def _work(orders: Orders, connection: Connection, gpu: int | None) -> None:
