@@ -25,6 +25,8 @@ from camapp.cli.running import (
     DraftOption,
     EngineOption,
     ErrorsOption,
+    LabelColumnOption,
+    PathColumnOption,
     PerGpuOption,
     PrecisionOption,
     ShardOption,
@@ -58,6 +60,8 @@ def features(
     parts: Annotated[
         bool, typer.Option("--parts", help="OUT is a folder: parts, a manifest; any number of pictures, resumed.")
     ] = False,
+    path_column: PathColumnOption = None,
+    label_column: LabelColumnOption = None,
     shard_size: ShardOption = 256,
     max_errors: ErrorsOption = None,
     strict: StrictOption = False,
@@ -83,16 +87,23 @@ def features(
     from camapp.images.geometry import checked_fit
 
     how = None if fit is None else checked_fit(fit)
-    if not parts and (strict or max_errors is not None):
-        raise UsageError("--strict and --max-errors are for --parts: a file is written whole or not at all.")
-    if not parts and (draft or precision != "float32"):
-        raise UsageError("--draft and --precision are for --parts.")
-    if not parts and (engine != "local" or ray_address is not None):
-        raise UsageError("--engine ray and --ray-address are for --parts: one file is made on one machine.")
-    if not parts and (threads is not None or workers_per_gpu != 1):
-        raise UsageError("--threads and --workers-per-gpu are for --parts; for one file --workers are threads.")
+    if not parts:
+        _refuse_for_one_file(
+            {
+                "--strict": strict,
+                "--max-errors": max_errors is not None,
+                "--path-column": path_column is not None,
+                "--label-column": label_column is not None,
+                "--draft": draft,
+                "--precision": precision != "float32",
+                "--threads": threads is not None,
+                "--workers-per-gpu": workers_per_gpu != 1,
+                "--engine": engine != "local",
+                "--ray-address": ray_address is not None,
+            }
+        )
     if parts:
-        from camapp.batch import RunOptions, export_features
+        from camapp.batch import Columns, RunOptions, export_features
 
         if grid is not None or limit is not None:
             raise UsageError("--parts goes neither with --grid nor with --limit.")
@@ -111,6 +122,7 @@ def features(
                 precision=precision,
                 draft=draft,
                 shard_size=shard_size,
+                columns=Columns(path_column, label_column),
                 device=device,
                 random_weights=random_weights,
                 models=models,
@@ -177,3 +189,12 @@ def features(
     if table.failures:
         complain(f"{len(table.failures)} of {len(table) + len(table.failures)} pictures failed")
         raise typer.Exit(SOME_FAILED)
+
+
+def _refuse_for_one_file(given: dict[str, bool]) -> None:
+    """Say no to options of exports where one file is written."""
+    named = [option for option, is_given in given.items() if is_given]
+    if named:
+        raise UsageError(
+            f"{', '.join(named)}: for exports with --parts, into a folder. One file is written whole or not at all."
+        )

@@ -24,6 +24,8 @@ INTERRUPTED = 130
 _EVERY = 1.0
 
 BatchesOption = Annotated[int, typer.Option("--batch-size", help="How many pictures run at once.")]
+PathColumnOption = Annotated[str | None, typer.Option("--path-column", help="Column of a table that holds the paths.")]
+LabelColumnOption = Annotated[str | None, typer.Option("--label-column", help="Column that holds the labels.")]
 ShardOption = Annotated[int, typer.Option("--shard-size", help="Pictures in a shard, which is done as a whole or not.")]
 PrecisionOption = Annotated[
     str, typer.Option(help="float32, or bfloat16 or float16: faster on GPUs, and the last digits differ.")
@@ -151,7 +153,9 @@ def _json_lines() -> Callable[[int, int, int], None]:
             rate = (done + failed - first) / (now - start)
             left = round((total - done - failed) / rate, 1) if rate else None
             counts = {"done": done, "failed": failed, "total": total}
-            print_object({"event": "progress", **counts, "pictures_a_second": round(rate, 3), "seconds_left": left})
+            print_object(
+                {"event": "progress", **counts, "pictures_a_second": round(rate, 3) or None, "seconds_left": left}
+            )
 
     return told
 

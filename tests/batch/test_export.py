@@ -427,6 +427,31 @@ def test_the_command_for_features_writes_parts_and_a_manifest(source: Path, tmp_
     assert sum(len(camapp.load_features(path)) for path in (out / "features").iterdir()) == 12
 
 
+def test_options_of_exports_are_refused_for_one_file(source: Path, tmp_path: Path) -> None:
+    from camapp.cli.features import features
+
+    for options, named in (
+        ({"strict": True, "draft": True}, "--strict, --draft: for exports with --parts"),
+        ({"engine": "ray"}, "--engine: for exports"),
+        ({"label_column": "class"}, "--label-column"),
+        ({"threads": 0}, "--threads"),
+    ):
+        with pytest.raises(UsageError, match=named):
+            features(str(source), tmp_path / "one.parquet", **options)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_for_features_reads_the_columns_that_it_is_told(source: Path, tmp_path: Path) -> None:
+    from camapp.cli.features import features
+
+    table = tmp_path / "table.csv"
+    table.write_text(f"where,kind\n{source / 'z1.png'},cat\n{source / 'z2.png'},dog\n")
+    columns = {"path_column": "where", "label_column": "kind"}
+    features(str(table), tmp_path / "out", parts=True, workers=1, device="cpu", **columns)
+    (part,) = (tmp_path / "out" / "features").iterdir()
+    assert camapp.load_features(part).labels == ("cat", "dog")
+
+
 def test_the_second_class_of_one_picture_does_not_meet_another_pictures_file(model: Any, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
