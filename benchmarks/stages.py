@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from PIL import Image
 
+from camapp.batch.engines.orders import one_thread
 from camapp.batch.jobs.job import Job, Work
 from camapp.batch.records import Item, Row
 from camapp.resources import resource_folder
@@ -62,17 +61,6 @@ def spend(job: Job, pictures: Sequence[Path], out: Path) -> Spent:
         begun = time.process_time()
         ended = job.end_shard(0, rows)
         return Spent(**spent, end=time.process_time() - begun, rows=ended)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute in one thread, as workers do."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def cpu_seconds() -> float:

@@ -130,6 +130,9 @@ def explain_prepared(
         inputs = model.inputs([one.placed for one in prepared])
         result = run_channels_last(engine.model, lambda batch: engine(batch, targets, **look, **watch), inputs)
     maps, raw, logits = result.maps.cpu().numpy(), result.raw.cpu().numpy(), result.logits.cpu()
+    if look["normalize"] == "shared":  # by the classes of a picture, and not by the other pictures of the batch
+        highest = maps.max(axis=(1, 2, 3), keepdims=True)
+        maps = maps / np.where(highest > 0, highest, 1)
     probabilities = logits.softmax(1)
     seconds = (time.perf_counter() - start) / len(prepared)
     warning = ("random weights: predictions and maps mean nothing",) if model.weights.random else ()

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from PIL import Image
 
@@ -275,8 +276,9 @@ class Explanation:
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """The versions a result depends on."""
-    names = ("torch", "torchvision", "timm", "pillow", "numpy")
-    return {"camapp": VERSION, "python": platform.python_version(), **{name: version(name) for name in names}}
+    names = ("torch", "torchvision", "timm", "pillow", "numpy", "pyarrow")
+    found = {"camapp": VERSION, "python": platform.python_version(), **{name: version(name) for name in names}}
+    return {**found, "opencv": cv2.__version__}
 
 
 def _prediction_dict(prediction: Prediction) -> dict[str, Any]:

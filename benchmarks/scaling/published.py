@@ -39,11 +39,3 @@ TO_GPU = 6e9
 # as free.
 PRICES_AS_OF = "2026-11, assumed"
 PRICES = {"laptop": 0.0, "16 processors": 0.7, "1 GPU": 1.6, "8 GPUs": 16.0}
-
-
-def published_decoding() -> str:
-    """What others measured of decoding, for comparison with the figures of this machine."""
-    return (
-        "torchvision's decode_jpeg, 551 x 676 on average: about 390 pictures a second a thread on the CPU, about 7,800 "
-        "on an A100 in batches (pytorch/vision, pull request 8495: 2541 ms and 128 ms for 1000)"
-    )

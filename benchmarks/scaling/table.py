@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.scaling.figures import IDLE, Figures
 from benchmarks.scaling.fleet import Fleet, estimate
 from benchmarks.scaling.pipeline import Layout, Machine, pace
-from benchmarks.scaling.published import FLOAT32_SLOWER, GPU, GPU_RATES, PRICES_AS_OF
+from benchmarks.scaling.published import FLOAT32_SLOWER, GPU, GPU_RATES, PRICES, PRICES_AS_OF
 from benchmarks.scaling.shapes import GPU_RATE, next_step
 
 Rows = list[list[str]]
@@ -80,7 +80,8 @@ def notes(figures: Figures) -> list[str]:
         f"to begin, {ledger.resume * million:.1f} s to resume, {ledger.close * million:.1f} s to close.",
         f"GPU figures are computed, not measured here: {GPU_RATE:,.0f} forwards a second, 1/{FLOAT32_SLOWER:g} (an "
         f"assumption, for float32) of what was published for an {GPU} ({GPU_RATES[GPU].source}).",
-        f"Prices, networks and the store's rate are assumptions ({PRICES_AS_OF}); give your own with --price.",
+        f"Dollars an hour, networks and the store's rate are assumptions ({PRICES_AS_OF}): "
+        f"{', '.join(f'{name} {price:.2f}' for name, price in PRICES.items())}; give your own with --price.",
     ]
 
 

@@ -136,8 +136,12 @@ class LoadedModel:
         if re.fullmatch(r"[+-]?\d{1,18}", text) and text not in self.labels:
             return self._in_range(int(text))
         hits = self._meant(text) if text else []
-        if len(hits) == 1:
+        if len(hits) == 1 and self.labels[hits[0]].lower().startswith(text):
             return hits[0]
+        if len(hits) == 1:  # "fish" is no anemone fish
+            raise TargetError(
+                f'{self.name} has no class "{wanted}". Did you mean {self._listed(hits)}? Give its whole name.'
+            )
         if hits:
             raise TargetError(f'"{wanted}" may be {self._listed(hits)}. Give the index of the one you mean.')
         alike = [self.labels.index(label) for label in closest(text, self.labels)] if text else []

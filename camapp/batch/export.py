@@ -8,7 +8,7 @@ from pathlib import Path
 
 from camapp.backbones.load import LoadedModel
 from camapp.batch.jobs.features import FeatureJob
-from camapp.batch.jobs.heatmaps import HeatmapJob, Output
+from camapp.batch.jobs.heatmaps import COLUMN, LABEL, OUTPUTS, HeatmapJob, Output
 from camapp.batch.jobs.job import ModelChoice
 from camapp.batch.running import SHARD_SIZE, USUAL_COLUMNS, USUAL_RUN, Columns, ExportReport, RunOptions, run_export
 from camapp.batch.sources import Source
@@ -25,7 +25,7 @@ def export_heatmaps(
     layer: str | Sequence[str] | None = None,
     targets: str | int | Sequence[str | int] | None = None,
     top_k: int = 1,
-    outputs: Sequence[Output] = ("overlay", "heatmap", "raw"),
+    outputs: Sequence[Output] = OUTPUTS,
     overlay_format: str = "jpeg",
     quality: int = 90,
     max_side: int | None = None,
@@ -98,7 +98,7 @@ def export_heatmaps(
         >>> report = camapp.export_heatmaps("efficientnet_lite0", "photos", "heatmaps", top_k=2)
         >>> camapp.batch.read_manifest("heatmaps").filter(...)
     """
-    if isinstance(targets, str | int) and targets not in ("label", "column"):
+    if isinstance(targets, str | int) and targets not in (LABEL, COLUMN):
         targets = (targets,)
     job = HeatmapJob(
         ModelChoice(model, None if models is None else Path(models), device, random_weights),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,13 @@ class Shards(Protocol):
         """Write down that a shard is done."""
 
 
+class Stop(Protocol):
+    """What says whether an export shall end, such as a ``threading.Event``."""
+
+    def is_set(self) -> bool:
+        """Whether it shall."""
+
+
 class Lane:
     """Runs shards through a job; one for each worker.
 
@@ -47,6 +53,7 @@ class Lane:
         self._job = job
         self._shards = shards
         self._threads = threads
+        self._readers = _Readers()
         job.open(out)
 
     def run(self, shard: int, told: Told = lambda done, failed: None) -> None:
@@ -56,12 +63,16 @@ class Lane:
             OSError: a file cannot be written.
         """
         works = [Work(number, item, stem, shard) for number, item, stem in self._shards.items(shard)]
-        with _Readers() as readers, _Hands(self._threads) as hands:
-            rows = [row for some in self._batches(works, readers, hands, told) for row in some]
+        with _Hands(self._threads) as hands:
+            rows = [row for some in self._batches(works, hands, told) for row in some]
         rows.sort(key=lambda row: row.number)
         self._shards.finish_shard(shard, self._job.end_shard(shard, rows))
 
-    def _batches(self, works: list[Work], readers: _Readers, hands: _Hands, told: Told) -> Iterator[list[Row]]:
+    def close(self) -> None:
+        """Close the archives that were read."""
+        self._readers.close()
+
+    def _batches(self, works: list[Work], hands: _Hands, told: Told) -> Iterator[list[Row]]:
         size = self._job.batch_size
         chunks = [works[start : start + size] for start in range(0, len(works), size)]
         reading: deque[tuple[list[Work], list[Future[Any]]]] = deque()
@@ -69,7 +80,7 @@ class Lane:
         ahead = iter(chunks)
         for _ in chunks:
             while len(reading) < 2 and (chunk := next(ahead, None)) is not None:
-                reading.append((chunk, [hands.start(self._prepare, readers, work) for work in chunk]))
+                reading.append((chunk, [hands.start(self._prepare, work) for work in chunk]))
             chunk, prepared = reading.popleft()
             writing.append(self._through(chunk, [one.result() for one in prepared], hands))
             if len(writing) > 2:
@@ -77,11 +88,11 @@ class Lane:
         while writing:
             yield self._written(writing.popleft(), told)
 
-    def _prepare(self, readers: _Readers, work: Work) -> tuple[Any, float]:
+    def _prepare(self, work: Work) -> tuple[Any, float]:
         """A picture that is ready, or why it is not; and the seconds that this took."""
         start = time.perf_counter()
         try:
-            return self._job.prepare(readers.read(work.item), work), time.perf_counter() - start
+            return self._job.prepare(self._readers.read(work.item), work), time.perf_counter() - start
         except CamappError as error:
             return error, time.perf_counter() - start
 
@@ -117,25 +128,24 @@ class Lane:
 
 
 class _Readers:
-    """A reader for each thread, which keeps the archives that it has met open."""
+    """As many readers as there are threads that read at once; each keeps the archives that it has met open."""
 
     def __init__(self) -> None:
-        self._local = threading.local()
-        self._all: list[Reader] = []
+        self._idle: list[Reader] = []
 
     def read(self, item: Item) -> bytes:
-        reader: Reader | None = getattr(self._local, "reader", None)
-        if reader is None:
-            reader = self._local.reader = Reader()
-            self._all.append(reader)
-        return reader.read(item)
+        try:
+            reader = self._idle.pop()
+        except IndexError:
+            reader = Reader()
+        try:
+            return reader.read(item)
+        finally:
+            self._idle.append(reader)
 
-    def __enter__(self) -> _Readers:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for reader in self._all:
-            reader.close()
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
 
 
 class _Hands:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -17,7 +16,7 @@ import torch
 
 from camapp.backbones.load import LoadedModel
 from camapp.batch.engines.cluster import check_ray, joined, share_of
-from camapp.batch.engines.local import run_local
+from camapp.batch.engines.local import LocalShare, local_share, run_local
 from camapp.batch.engines.ray import run_ray
 from camapp.batch.jobs.features import FeatureJob
 from camapp.batch.jobs.heatmaps import HeatmapJob
@@ -25,10 +24,10 @@ from camapp.batch.jobs.job import ModelChoice
 from camapp.batch.ledger import Ledger
 from camapp.batch.ledger.refusals import usable_folder
 from camapp.batch.records import Item
-from camapp.batch.sources import Fingerprint, Source, list_items
+from camapp.batch.settings import settings_of
+from camapp.batch.sources import Columns, Fingerprint, Source, list_items
 from camapp.errors import CamappError, UsageError
-from camapp.explanation import versions
-from camapp.sources.batches import default_workers, processors
+from camapp.sources.batches import processors
 from camapp.sources.pictures import check_count
 
 # Called now and then with how many inputs are done, how many failed and how many there are.
@@ -40,21 +39,6 @@ SHARD_SIZE = 256
 
 class TooManyFailures(CamappError):  # noqa: N818 - says what happened
     """More inputs failed than were allowed; what was done is kept."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns of a table hold what; found by their usual names where they are None.
-
-    Args:
-        path: where a picture is.
-        label: its label.
-        target: the class to explain in it.
-    """
-
-    path: str | None = None
-    label: str | None = None
-    target: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +73,7 @@ class ExportReport:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How an export runs; none of it changes what comes out.
+    """How an export runs; on processors, none of it changes a byte of what comes out, and on GPUs only last digits.
 
     Args:
         workers: processes; by default one for each processor, or for each GPU; of the whole cluster with Ray.
@@ -97,7 +81,8 @@ class RunOptions:
             for each processor, else as many as processors for each worker, within 8.
         overwrite: start anew where the folder holds an export.
         max_errors: end once more inputs than that have failed; None for never.
-        progress: called after each batch; with Ray, after each shard.
+        progress: called with how many inputs are done, how many failed and how many there are, after each batch; with
+            Ray, after each shard. What it raises ends the run.
         stop: once it is set, the export ends when the shards under way are done.
         engine: "local" for processes of this machine, "ray" for a Ray cluster.
         ray_address: ``HOST:PORT`` of a cluster that this machine is a node of, or "auto"; by default what
@@ -148,41 +133,39 @@ def run_export(
     check_count("shard_size", shard_size, 1)
     _check(run)
     loaded = job.choice.load()
-    device, local = loaded.device, _local_share(loaded.device, job.choice, run)
+    device = loaded.device
+    local = local_share(device, job.choice, run.workers, run.threads, run.workers_per_gpu)
     if run.engine == "ray":
+        _refuse_own_memory(source)
         job, out = replace(job, choice=job.choice.absolute()), Path(os.path.abspath(out))
-    elif local.workers <= 1:
+    elif local.workers > 1:
+        _refuse_own_memory(source)
+    else:
         job = replace(job, choice=ModelChoice(loaded))  # which is loaded already
     replace(job, choice=ModelChoice(loaded)).open(out)  # what cannot be meant is found before the folder is touched
-    settings = _settings(job, kind, loaded)
+    settings = settings_of(job, kind, loaded)
     del loaded  # workers have models of their own
     start = time.perf_counter()
 
-    inside = os.path.join(os.path.abspath(out), "")
+    own = _own_folders(source, out)
 
     def items() -> Iterator[Item]:
-        listed = list_items(source, path_column=columns.path, label_column=columns.label, target_column=columns.target)
-        # A folder within the source is what the export itself writes.
-        return job.checked_items(item for item in listed if not item.path.startswith(inside))
+        listed = list_items(source, columns)
+        return job.checked_items(item for item in listed if not item.path.startswith(own))
 
     with (
         _engine(run, job.choice, device, local) as engine,
-        Ledger.open(out, settings, items, Fingerprint, shard_size=shard_size, overwrite=run.overwrite) as ledger,
+        Ledger.open(
+            out, settings | {"device": engine.kind}, items, Fingerprint, shard_size=shard_size, overwrite=run.overwrite
+        ) as ledger,
     ):
         counted = _Counted(ledger.counts(), run)
-        engine.run(job, ledger.handle(), out, ledger.todo(), told=counted.told, stop=counted.stop)
+        engine.run(job, ledger.handle(), out, ledger.todo(), told=counted.told, stop=counted)
         done, failed, total = ledger.counts()
         finished = done + failed == total
         seconds = time.perf_counter() - start
         if finished:
-            ledger.close_export(
-                {
-                    "seconds": round(seconds, 3),
-                    "pictures_a_second": round(counted.this_run / seconds, 3),
-                    "versions": versions(),
-                    **engine.facts,
-                }
-            )
+            ledger.close_export(engine.facts)
         if counted.too_many:
             rest = "The export is finished" if finished else "Start again with a higher number to go on"
             raise TooManyFailures(
@@ -193,6 +176,25 @@ def run_export(
         return ExportReport(out, total, done, failed, finished, resumed, seconds, counted.this_run)
 
 
+def _refuse_own_memory(source: Source) -> None:
+    """Say no to pictures in the memory of this process, which no other one sees."""
+    for part in [source] if isinstance(source, str | os.PathLike) else source:
+        if os.fsdecode(part).startswith("memory://"):
+            raise UsageError(f"{os.fsdecode(part)} lies in the memory of this process alone. Give workers=1.")
+
+
+def _own_folders(source: Source, out: Path) -> tuple[str, ...]:
+    """How the paths of inputs begin that the export itself wrote: OUT may lie within the source, also by a link."""
+    real = os.path.realpath(out)
+    own = {os.path.abspath(out)}
+    for part in [source] if isinstance(source, str | os.PathLike) else source:
+        root = os.path.abspath(os.path.expanduser(os.fsdecode(part)))
+        within = os.path.relpath(real, os.path.realpath(root))
+        if not within.startswith(os.pardir):
+            own.add(os.path.join(root, within))
+    return tuple(os.path.join(folder, "") for folder in own)
+
+
 @dataclass(frozen=True)
 class _Engine:
     """What runs the shards, and what run.json says of it."""
@@ -200,13 +202,18 @@ class _Engine:
     run: Callable[..., None]
     facts: dict[str, Any]
 
+    @property
+    def kind(self) -> str:
+        """The kind of device that it runs on: what comes out differs in its last digits from one to the other."""
+        return str(self.facts["device"]).partition(":")[0]
+
 
 @contextmanager
-def _engine(run: RunOptions, choice: ModelChoice, device: torch.device, local: _LocalShare) -> Iterator[_Engine]:
+def _engine(run: RunOptions, choice: ModelChoice, device: torch.device, local: LocalShare) -> Iterator[_Engine]:
     """The engine that is asked for, with a cluster as long as it is needed."""
     if run.engine == "local":
         facts = {"engine": "local", "device": str(device), "workers": local.workers}
-        yield _Engine(partial(run_local, **vars(local)), facts)
+        yield _Engine(partial(run_local, share=local), facts)
         return
     with joined(run.ray_address, None if run.workers is None else max(run.workers, processors())) as ray:
         wanted = str(device) if isinstance(choice.model, LoadedModel) else choice.device
@@ -228,22 +235,10 @@ def _check(run: RunOptions) -> None:
         raise UsageError(f'ray_address = {run.ray_address!r} is for the ray engine. Give engine="ray" (--engine ray).')
 
 
-def _digest(module: torch.nn.Module) -> str:
-    """What tells the weights of one network of the user's own from another's: 64 hex digits."""
-    digest = hashlib.sha256(f"{type(module).__module__}.{type(module).__qualname__}".encode())
-    for name, value in sorted(module.state_dict().items()):
-        if isinstance(value, torch.Tensor):
-            plain = value.detach().cpu().contiguous().reshape(-1)
-            digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-            digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
-    return digest.hexdigest()
-
-
 class _Counted:
-    """How far an export is, and whether it shall end."""
+    """How far an export is, and whether it shall end: a ``Stop``."""
 
     def __init__(self, before: tuple[int, int, int], run: RunOptions) -> None:
-        self.stop = run.stop or threading.Event()
         self.this_run = 0
         self._done, self._failed, self._total = before
         self._run = run
@@ -253,49 +248,14 @@ class _Counted:
         """Whether more failed than is allowed."""
         return self._run.max_errors is not None and self._failed > self._run.max_errors
 
+    def is_set(self) -> bool:
+        """Whether the caller said so, or too many failed."""
+        return self.too_many or (self._run.stop is not None and self._run.stop.is_set())
+
     def told(self, done: int, failed: int) -> None:
         """So many more were done, and so many failed."""
         self.this_run += done + failed
         self._done += done
         self._failed += failed
-        if self.too_many:
-            self.stop.set()
         if self._run.progress is not None:
             self._run.progress(self._done, self._failed, self._total)
-
-
-@dataclass(frozen=True)
-class _LocalShare:
-    """How many workers the local engine has here, threads of each, and how many GPUs they are spread over."""
-
-    workers: int
-    threads: int
-    gpus: int
-
-
-def _local_share(device: torch.device, choice: ModelChoice, run: RunOptions) -> _LocalShare:
-    if device.type == "cpu":
-        workers = run.workers or processors()
-        threads = 0 if workers > 1 else default_workers()
-        return _LocalShare(workers, threads if run.threads is None else run.threads, 0)
-    # A model that was loaded, or "cuda:1", is where it is; any GPU will do for one that each worker loads.
-    gpus = torch.cuda.device_count() if isinstance(choice.model, str) and choice.device in ("auto", "cuda") else 0
-    workers = run.workers or max(1, gpus) * run.workers_per_gpu
-    threads = min(default_workers(), max(1, processors() // workers))
-    return _LocalShare(workers, threads if run.threads is None else run.threads, gpus)
-
-
-def _settings(job: HeatmapJob | FeatureJob, kind: str, model: LoadedModel) -> dict[str, Any]:
-    """What decides on the files that come out: a run with other settings is another run."""
-    own = {one.name: getattr(job, one.name) for one in fields(job) if one.compare and one.name != "choice"}
-    return {
-        "kind": kind,
-        "model": model.name,
-        "weights": {
-            "source": model.weights.source,
-            "sha256": model.weights.sha256 or _digest(model.module),
-            "random": model.weights.random,
-        },
-        "input": {**model.card.input.model_dump(mode="json"), "fit": job.fit or model.card.preprocessing.fit},
-        **{name: list(value) if isinstance(value, tuple) else value for name, value in own.items()},
-    }

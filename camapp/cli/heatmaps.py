@@ -52,7 +52,7 @@ def export_heatmaps(
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="Explain the K likeliest classes.")] = 1,
     outputs: Annotated[
         str, typer.Option(help="overlay, heatmap (16-bit PNG), raw (.npy); several by commas.")
-    ] = "overlay",
+    ] = "overlay,heatmap,raw",
     overlay_format: Annotated[str, typer.Option("--overlay-format", help="jpeg, png or webp.")] = "jpeg",
     quality: Annotated[int, typer.Option(help="Of JPEG and WebP, 1 to 100.")] = 90,
     max_side: Annotated[int | None, typer.Option(help="Longest side of overlays and heatmaps in pixels.")] = None,

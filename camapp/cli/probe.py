@@ -26,12 +26,18 @@ from camapp.terminal import complain, out, percent, print_object, print_table, r
 
 if TYPE_CHECKING:
     from camapp.backbones.load import LoadedModel
+    from camapp.features.table import FeatureTable
     from camapp.transfer.comparison import FeatureComparison
     from camapp.transfer.training import TrainedProbe
 
 
 def probe(
-    train: Annotated[str, typer.Argument(help="A folder with one subfolder a class, or a table (.csv: path,label).")],
+    train: Annotated[
+        str,
+        typer.Argument(
+            help="A folder with one subfolder a class, a table (.csv: path,label), or features taken before."
+        ),
+    ],
     test: Annotated[
         str | None, typer.Option(help="The same, of pictures kept apart; else a share of TRAIN is.")
     ] = None,
@@ -89,7 +95,7 @@ def probe(
             raise UsageError("--report needs pictures kept apart: give --test, or a --test-share above 0.")
         _check_targets(file, report, overwrite)
         backbone = load(backbones[0], models, device, random_weights)
-        trained = _train(backbone, (train, test), options, file, report, overwrite)
+        trained = _train(backbone, (_taken(train), test and _taken(test)), options, file, report, overwrite)
         _print_trained(trained, file, report, as_json)
         failures = trained.failures
     for name, reason in failures:
@@ -97,6 +103,13 @@ def probe(
     if failures:
         complain(f"{len(failures)} pictures failed and were left out")
         raise typer.Exit(SOME_FAILED)
+
+
+def _taken(source: str) -> str | FeatureTable:
+    """Features that were taken before, if there are any at the path; else the path, of pictures."""
+    from camapp.features.formats import holds_features, load_features
+
+    return load_features(source) if holds_features(source) else source
 
 
 def _check_targets(file: Path | None, report: Path | None, overwrite: bool) -> None:
@@ -112,7 +125,7 @@ def _check_targets(file: Path | None, report: Path | None, overwrite: bool) -> N
 
 def _train(
     backbone: LoadedModel,
-    sources: tuple[str, str | None],
+    sources: tuple[str | FeatureTable, str | FeatureTable | None],
     options: dict[str, Any],
     file: Path | None,
     report: Path | None,

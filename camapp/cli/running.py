@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -140,46 +141,56 @@ def _progress(as_json: bool) -> Iterator[Callable[[int, int, int], None] | None]
 
 
 def _json_lines() -> Callable[[int, int, int], None]:
-    start = last = time.monotonic()
-    first: int | None = None
+    rate, last = _Rate(), time.monotonic()
 
     def told(done: int, failed: int, total: int) -> None:
-        nonlocal last, first
-        now = time.monotonic()
-        if first is None:  # what runs before had done is no part of the rate
-            first = done + failed
-        if now - last >= _EVERY:
-            last = now
-            rate = (done + failed - first) / (now - start)
-            left = round((total - done - failed) / rate, 1) if rate else None
+        nonlocal last
+        rate.told(done + failed)
+        if time.monotonic() - last >= _EVERY:
+            last = time.monotonic()
             counts = {"done": done, "failed": failed, "total": total}
-            print_object(
-                {"event": "progress", **counts, "pictures_a_second": round(rate, 3) or None, "seconds_left": left}
-            )
+            left = round((total - done - failed) / rate.now, 1) if rate.now else None
+            speed = round(rate.now, 3) if rate.now else None
+            print_object({"event": "progress", **counts, "pictures_a_second": speed, "seconds_left": left})
 
     return told
 
 
+class _Rate:
+    """Pictures a second since the first ones of this run were done: starting, and runs before, count for nothing."""
+
+    def __init__(self) -> None:
+        self.now: float | None = None
+        self._first: tuple[int, float] | None = None
+
+    def told(self, count: int) -> None:
+        """So many are through."""
+        if self._first is None:
+            self._first = count, time.monotonic()
+        done, seconds = count - self._first[0], time.monotonic() - self._first[1]
+        self.now = done / seconds if done > 0 and seconds > 0 else None
+
+
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int, int], None]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
     )
     with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("exporting", total=None, rate="")
-        start = time.monotonic()
-        first: list[int] = []
+        task, rate = bar.add_task("starting", total=None, rate=""), _Rate()
 
         def told(done: int, failed: int, total: int) -> None:
-            first.append(done + failed) if not first else None
-            rate = (done + failed - first[0]) / max(1e-3, time.monotonic() - start)
+            rate.told(done + failed)
             words = "exporting" if not failed else f"exporting, {failed:,} failed"
-            bar.update(task, completed=done + failed, total=total, rate=f"{rate:.1f}/s", description=words)
+            speed = ""
+            if rate.now:
+                left = timedelta(seconds=round((total - done - failed) / rate.now))
+                speed = f"{rate.now:.1f}/s, {left} left"
+            bar.update(task, completed=done + failed, total=total, rate=speed, description=words)
 
         yield told

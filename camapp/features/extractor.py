@@ -255,11 +255,10 @@ class FeatureExtractor(nn.Module):
         """A feature as it is handed out: a normal tensor, normalised, in the dtype asked for."""
         feature = taken.feature.clone() if taken.feature.is_inference() else taken.feature
         feature = taken.pool(feature) if taken.pool else feature
+        wanted = feature.dtype if self.dtype is None else DTYPES[self.dtype]
         if self.normalize:
-            feature = F.normalize(feature.flatten(1).float(), dim=1).view(feature.shape).to(feature.dtype)
-        if self.dtype is None:
-            return feature
-        typed = feature.to(DTYPES[self.dtype])
+            feature = F.normalize(feature.flatten(1).float(), dim=1).view(feature.shape)
+        typed = feature.to(wanted)
         if typed.dtype == torch.float16 and bool((typed.isinf() & feature.isfinite()).any()):
             raise UsageError(
                 f'"{name}" has features up to {float(feature.abs().max()):g}, more than float16 holds (65504). Use '

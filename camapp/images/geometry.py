@@ -164,7 +164,7 @@ def place(picture: Picture, how: Preprocessing, fit: Fit | None = None) -> Place
     notes: tuple[str, ...] = ()
     if fit is None:
         fit = how.fit
-        aspect = max(picture.width, picture.height) / min(picture.width, picture.height)
+        aspect = max(picture.full_size) / min(picture.full_size)
         if fit == "crop" and aspect > LONGEST_CROPPED_ASPECT:
             fit = "letterbox"
             notes = (f"{aspect:.1f}:1 is too elongated for a centre crop: letterboxed, so that the model sees it all",)

@@ -92,14 +92,16 @@ def _unused(name: str, used: set[str]) -> str:
     return free
 
 
-def check_count(name: str, value: object, least: int) -> None:
-    """Refuse what is no whole number, or one below ``least``.
+def check_count(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Refuse what is no whole number, one below ``least``, or one above ``most``.
 
     Raises:
         UsageError: it is.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise UsageError(f"{name} = {value!r} cannot be meant; give a whole number of {least} or more.")
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):  # type: ignore[operator]
+        upto = f"of {least} or more" if most is None else f"from {least} to {most}"
+        raise UsageError(f"{name} = {value!r} cannot be meant; give a whole number {upto}.")
 
 
 def _pictures_of(source: str) -> list[PictureFile]:
@@ -110,6 +112,11 @@ def _pictures_of(source: str) -> list[PictureFile]:
         return _in_list(path)
     if path.suffix.lower() in TABLE_SUFFIXES and path.is_file():
         return _in_table(path)
+    if path.suffix.lower() in (".zip", ".tar") and path.is_file():
+        raise UsageError(
+            f"{path} is an archive, which only exports read: camapp heatmaps, or camapp features --parts "
+            "(camapp.export_heatmaps, camapp.export_features). Or unpack it, and give the folder."
+        )
     if path.exists() or not glob.has_magic(source):
         return [PictureFile(path, path.name)]  # one that is missing is reported like one that cannot be read
     hits = [Path(hit) for hit in sorted(glob.glob(str(path), recursive=True)) if not Path(hit).is_dir()]

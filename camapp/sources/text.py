@@ -24,7 +24,10 @@ def printable(text: str) -> str:
     r"""A name of a file, or part of one, as text that any file can hold: what is not Unicode is written ``\xff``."""
     if text.isascii():
         return text
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half a pair, which no name of a file can be
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _opened(path: str) -> BinaryIO:

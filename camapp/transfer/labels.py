@@ -47,7 +47,7 @@ def check_labels(train: Source | FeatureTable, test: Source | FeatureTable | Non
 def _labels(what: str, source: Source | FeatureTable) -> _Labels:
     labels: _Labels
     if isinstance(source, FeatureTable):
-        labels = dict(zip(source.names, source.labels or (), strict=False))
+        labels = {name: label for name, label in zip(source.names, source.labels or (), strict=False) if label}
         loose = next((name for name in source.names if name not in labels), None)
     else:
         pictures = find_pictures(source)

@@ -258,6 +258,13 @@ class TestClasses:
         with pytest.raises(TargetError, match=r"\) or \d+ more\. Give the index"):
             lite0.class_index("b")
 
+    @pytest.mark.parametrize(("wanted", "meant"), [("fish", "anemone fish (393)"), ("terrestrial globe", None)])
+    def test_a_word_within_one_name_only_is_no_name(self, lite0: LoadedModel, wanted: str, meant: str | None) -> None:
+        with pytest.raises(TargetError, match=f'no class "{wanted}"') as caught:
+            lite0.class_index(wanted)
+        if meant is not None:
+            assert f"Did you mean {meant}?" in str(caught.value)
+
     def test_an_unknown_name_is_told_the_close_ones_with_their_indices(self, lite0: LoadedModel) -> None:
         with pytest.raises(TargetError, match=r'no class "tabbi"\. Did you mean .*tabby \(281\).*index, 0 to 999\.'):
             lite0.class_index("tabbi")

@@ -40,12 +40,12 @@ def source(tmp_path: Path) -> Path:
 
 
 def run(source: Path, out: Path, workers: int) -> subprocess.CompletedProcess[str]:
-    options = ["--overlay-format", "png", "--shard-size", "4", "--workers", str(workers)]
+    options = ["--outputs", "overlay", "--overlay-format", "png", "--shard-size", "4", "--workers", str(workers)]
     command = [sys.executable, "-m", "camapp", "heatmaps", str(source), str(out), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_full_disk_is_named_and_with_more_room_the_same_command_goes_on(
     source: Path, disk: Path, tmp_path: Path, workers: int
 ) -> None:
@@ -72,8 +72,7 @@ def test_a_full_disk_is_named_and_with_more_room_the_same_command_goes_on(
 
 def test_a_disk_that_may_only_be_read_is_refused_at_once(source: Path, disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    for out in (disk, disk / "out"):
-        refused = run(source, out, 1)
-        assert refused.returncode == 2
-        assert "cannot be written (Read-only file system). Give another folder" in refused.stderr
-        assert "Traceback" not in refused.stderr
+    refused = run(source, disk / "out", 1)
+    assert refused.returncode == 2
+    assert "cannot be written (Read-only file system). Give another folder" in refused.stderr
+    assert "Traceback" not in refused.stderr

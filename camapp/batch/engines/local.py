@@ -4,24 +4,66 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from camapp.batch.engines.orders import MOST_DEATHS, Orders, WorkersLost, sendable
-from camapp.batch.jobs.job import Job
-from camapp.batch.lane import Lane, Shards, Told
+from camapp.batch.engines.orders import MOST_DEATHS, Orders, WorkersLost, one_thread, sendable
+from camapp.batch.jobs.job import Job, ModelChoice
+from camapp.batch.lane import Lane, Shards, Stop, Told
+from camapp.sources.batches import default_workers, processors
 
+# Seconds that workers are given to end by themselves.
+_PATIENCE = 5.0
 _NEVER_BEGAN = (
     "A worker could not begin; what it wrote above says why. Workers run the program's main file again: one that "
     'exports must do so under `if __name__ == "__main__":`, or with RunOptions(workers=1).'
 )
+
+
+@dataclass(frozen=True)
+class LocalShare:
+    """What the local engine takes of this machine.
+
+    Args:
+        workers: how many processes.
+        threads: of each, for decoding and writing beside the model.
+        gpus: how many the workers are spread over; 0 where the job itself says which one.
+    """
+
+    workers: int
+    threads: int
+    gpus: int
+
+
+def local_share(
+    device: torch.device, choice: ModelChoice, workers: int | None, threads: int | None, per_gpu: int
+) -> LocalShare:
+    """How many workers there are on this machine, and what each gets.
+
+    Args:
+        device: that the model is on.
+        choice: the model, as it was asked for.
+        workers: how many are wanted; by default one for each processor, or ``per_gpu`` for each GPU.
+        threads: of each; by default none where each has a processor, else its part of the processors.
+        per_gpu: how many workers share a GPU.
+    """
+    if device.type == "cpu":
+        workers = workers or processors()
+        return LocalShare(workers, (default_workers() if workers == 1 else 0) if threads is None else threads, 0)
+    # A model that was loaded, or "cuda:1", is where it is; any GPU will do for one that each worker loads.
+    gpus = torch.cuda.device_count() if isinstance(choice.model, str) and choice.device in ("auto", "cuda") else 0
+    workers = workers or max(1, gpus) * per_gpu
+    shared = min(default_workers(), max(1, processors() // workers))
+    return LocalShare(workers, shared if threads is None else threads, gpus)
 
 
 def run_local(
@@ -30,53 +72,34 @@ def run_local(
     out: Path,
     todo: Sequence[int],
     *,
-    workers: int,
-    threads: int,
+    share: LocalShare,
     told: Told,
-    stop: threading.Event,
-    gpus: int = 0,
+    stop: Stop,
 ) -> None:
-    """Run shards in this process (``workers=1``) or in several; returns when all are done, or soon after ``stop``.
+    """Run shards in this process (one worker) or in several; returns when all are done, or soon after ``stop``.
 
     Args:
         job: what is done with each picture.
         shards: where inputs come from and rows go; picklable for several workers.
         out: the folder of the export.
         todo: the numbers of the shards.
-        workers: how many processes.
-        threads: of each, for decoding and writing beside the model.
+        share: what it takes of this machine.
         told: called with how many inputs were done and how many failed since the last time.
         stop: once it is set, shards that have begun are finished and no other begins.
-        gpus: how many the workers are spread over; 0 where the job itself says which one.
 
     Raises:
         CamappError: what a worker ended with.
         OSError: a file that cannot be written.
         UsageError: a job that cannot be sent to other processes.
     """
-    if workers <= 1 or len(todo) <= 1:
-        with _one_thread():
-            lane = Lane(job, shards, out, threads=threads)
+    if share.workers <= 1 or len(todo) <= 1:
+        with one_thread(), closing(Lane(job, shards, out, threads=share.threads)) as lane:
             for shard in todo:
                 if stop.is_set():
                     return
                 lane.run(shard, told)
         return
-    _Crew(Orders.pack(job, shards, out, threads), list(todo), told, stop).run(workers, gpus)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch compute in one thread: with several the last digits depend on how many, and bytes on the machine.
-
-    What several processors are for is several workers, which share nothing and wait for nothing.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    _Crew(Orders.pack(job, shards, out, share.threads), list(todo), told, stop).run(share.workers, share.gpus)
 
 
 class _Worker:
@@ -89,22 +112,41 @@ class _Worker:
         self.shard: int | None = None
         self.told = (0, 0)  # of its shard
         self.process = context.Process(target=_work, args=(orders, theirs, gpu), daemon=True)
-        self.process.start()
+        with _deaf():
+            self.process.start()
         theirs.close()
 
-    def end(self) -> None:
-        """Let it go, or end it."""
-        self.connection.close()
-        self.process.join(5)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+
+def _end(workers: Sequence[_Worker]) -> None:
+    """Let workers go, and end those that are not gone soon."""
+    for worker in workers:
+        worker.connection.close()
+    deadline = time.monotonic() + _PATIENCE
+    for worker in workers:
+        worker.process.join(max(0.0, deadline - time.monotonic()))
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Start processes that signals to all of a terminal's do not reach before they can ignore them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # which would take the block away as it starts (Python 3.11)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Crew:
     """Hands shards to workers, and takes back those of workers that died."""
 
-    def __init__(self, orders: Orders, todo: list[int], told: Told, stop: threading.Event) -> None:
+    def __init__(self, orders: Orders, todo: list[int], told: Told, stop: Stop) -> None:
         self._orders = orders
         self._todo = deque(todo)
         self._told = told
@@ -121,8 +163,7 @@ class _Crew:
             while any(worker.shard is not None for worker in self._workers):
                 self._listen()
         finally:
-            for worker in self._workers:
-                worker.end()
+            _end(self._workers)
 
     def _hire(self, gpu: int | None) -> None:
         self._workers.append(_Worker(self._context, self._orders, gpu))
@@ -132,7 +173,8 @@ class _Crew:
         worker.shard, worker.told = None, (0, 0)
         if self._todo and not self._stop.is_set():
             worker.shard = self._todo.popleft()
-            worker.connection.send(worker.shard)
+            with suppress(OSError):  # it died: it is listened to, and replaced
+                worker.connection.send(worker.shard)
 
     def _listen(self) -> None:
         busy = [worker for worker in self._workers if worker.shard is not None]
@@ -158,7 +200,7 @@ class _Crew:
         """A worker died: another one gets its shard."""
         shard = worker.shard
         assert shard is not None, "only workers with a shard are listened to"
-        worker.end()
+        _end([worker])
         self._workers.remove(worker)
         self._told(-worker.told[0], -worker.told[1])  # they are done once more
         self._deaths[shard] = self._deaths.get(shard, 0) + 1
@@ -181,10 +223,10 @@ def _work(orders: Orders, connection: Connection, gpu: int | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent says when to stop, or is gone, and the pipe with it
     try:
-        lane = orders.lane(gpu)
-        while True:
-            lane.run(connection.recv(), _teller(connection))
-            connection.send(("done",))
+        with closing(orders.lane(gpu)) as lane:
+            while True:
+                lane.run(connection.recv(), _teller(connection))
+                connection.send(("done",))
     except (EOFError, ConnectionError):
         return
     except Exception as error:  # handed to the parent, which raises it

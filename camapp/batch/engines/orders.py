@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,22 @@ MOST_DEATHS = 3
 
 class WorkersLost(CamappError):  # noqa: N818 - says what happened
     """Workers died again and again on one shard."""
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch and OpenCV compute in one thread: with several the last digits depend on how many there are.
+
+    What several processors are for is several workers, which share nothing and wait for nothing.
+    """
+    before = torch.get_num_threads(), cv2.getNumThreads()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        cv2.setNumThreads(before[1])
 
 
 @dataclass(frozen=True)
@@ -61,9 +78,9 @@ class Orders:
             gpu: which one is meant by "cuda" from now on, in this thread.
         """
         torch.set_num_threads(1)
+        cv2.setNumThreads(1)
         if gpu is not None:
             torch.cuda.set_device(gpu)
-        cv2.setNumThreads(1)
         job, shards = pickle.loads(self.packed)
         return Lane(job, shards, self.out, threads=self.threads)
 

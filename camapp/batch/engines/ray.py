@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import platform
-import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 from camapp.batch.engines.cluster import Share
 from camapp.batch.engines.orders import MOST_DEATHS, Orders, WorkersLost, sendable
 from camapp.batch.jobs.job import Job
-from camapp.batch.lane import Lane, Told
+from camapp.batch.lane import Lane, Stop, Told
 from camapp.batch.ledger.lock import PREFIX
 from camapp.batch.ledger.shards import ShardHandle
 from camapp.errors import UsageError
@@ -39,7 +38,7 @@ def run_ray(
     *,
     share: Share,
     told: Told,
-    stop: threading.Event,
+    stop: Stop,
 ) -> None:
     """Run shards on a Ray cluster; returns when all are done, or soon after ``stop``.
 
@@ -179,7 +178,7 @@ class _Crew:
         todo: list[int],
         share: Share,
         told: Told,
-        stop: threading.Event,
+        stop: Stop,
     ) -> None:
         self._ray = ray
         self._share = share

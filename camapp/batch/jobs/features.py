@@ -26,7 +26,7 @@ FILES = tuple(name for name in FORMATS if name != "npy")
 
 
 @dataclass(frozen=True, eq=False)
-class _Ready:
+class ReadyPicture:
     """A picture that is ready."""
 
     placed: Placed
@@ -39,7 +39,7 @@ class _Ready:
 class _Taken:
     """What was taken out of one picture."""
 
-    ready: _Ready
+    ready: ReadyPicture
     arrays: dict[str, np.ndarray]
 
 
@@ -107,14 +107,14 @@ class FeatureJob:
         """The inputs as they come; any will do."""
         return iter(items)
 
-    def prepare(self, data: bytes, work: Work) -> _Ready:
+    def prepare(self, data: bytes, work: Work) -> ReadyPicture:
         """Decode a picture."""
-        _, model, _ = self._ready
+        _, model, _ = self._in_use
         picture = decode(data, name=work.item.name, at_least=model.sides_for_draft() if self.draft else None)
         placed = model.place(picture, self.fit)
-        return _Ready(placed, *picture.full_size, (*picture.notes, *placed.notes))
+        return ReadyPicture(placed, *picture.full_size, (*picture.notes, *placed.notes))
 
-    def run(self, batch: Sequence[_Ready]) -> list[_Taken | CamappError]:
+    def run(self, batch: Sequence[ReadyPicture]) -> list[_Taken | CamappError]:
         """Take features out of several pictures in one go."""
         return self._parts.run(self._taken, batch)
 
@@ -134,7 +134,7 @@ class FeatureJob:
 
     def end_shard(self, shard: int, rows: Sequence[Row]) -> Sequence[Row]:
         """Write the features of a shard as one file."""
-        out, model, extractor = self._ready
+        out, model, extractor = self._in_use
         gathered = self._gathered.pop(shard, {})
         done = [row for row in rows if row.status == "done"]
         if not done:
@@ -144,7 +144,7 @@ class FeatureJob:
             names=tuple(row.item.name for row in done),
             features={name: np.stack([gathered[row.number][name] for row in done]) for name in self._info},
             info=self._info,
-            labels=None if None in labels else tuple(map(str, labels)),
+            labels=tuple(label or "" for label in labels) if any(labels) else None,
             provenance=provenance_of(model, extractor, self.fit),
         )
         name = f"features/part-{shard:05d}"
@@ -152,8 +152,8 @@ class FeatureJob:
         file = path.relative_to(out).as_posix()
         return [replace(row, files=(file,)) if row.status == "done" else row for row in rows]
 
-    def _taken(self, batch: Sequence[_Ready]) -> list[_Taken]:
-        _, model, extractor = self._ready
+    def _taken(self, batch: Sequence[ReadyPicture]) -> list[_Taken]:
+        _, model, extractor = self._in_use
         with model.named_failures(), at_precision(self.precision, model.device):
             features: Features = extractor(model.inputs([one.placed for one in batch]))
         self._info = dict(features.info)
@@ -161,7 +161,7 @@ class FeatureJob:
         return [_Taken(one, {name: array[row] for name, array in arrays.items()}) for row, one in enumerate(batch)]
 
     @property
-    def _ready(self) -> tuple[Path, LoadedModel, FeatureExtractor]:
+    def _in_use(self) -> tuple[Path, LoadedModel, FeatureExtractor]:
         if self._opened is None:
             raise UsageError("This job has not been opened.")
         return self._opened

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from camapp.files import write_atomically
 from camapp.images.decode import decode
 from camapp.images.geometry import Fit, checked_fit
 from camapp.images.render import ALPHA, checked_paint, heatmap_16bit, png_bytes
+from camapp.sources.pictures import check_count
 
 Output: TypeAlias = Literal["overlay", "heatmap", "raw"]
 OUTPUTS: tuple[Output, ...] = ("overlay", "heatmap", "raw")
@@ -33,9 +35,11 @@ FORMATS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp"}
 _MOST_PIXELS = {"jpeg": 65_500, "webp": 16_383}
 LABEL, COLUMN = "label", "column"
 
+_log = logging.getLogger("camapp")
+
 
 @dataclass(frozen=True, eq=False)
-class Painted:
+class ReadyPicture:
     """A picture that is ready, and the classes to explain in it.
 
     Args:
@@ -83,7 +87,7 @@ class HeatmapJob:
     layer: str | tuple[str, ...] | None = None
     targets: str | tuple[str | int, ...] | None = None
     top_k: int = 1
-    outputs: tuple[Output, ...] = ("overlay",)
+    outputs: tuple[Output, ...] = OUTPUTS
     overlay_format: str = "jpeg"
     quality: int = 90
     max_side: int | None = None
@@ -128,14 +132,20 @@ class HeatmapJob:
             raise UsageError(f"overlay_format is one of {', '.join(FORMATS)}, not {self.overlay_format!r}.")
         if self.raw_format not in RAW_FORMATS:
             raise UsageError(f"raw_format is one of {', '.join(RAW_FORMATS)}, not {self.raw_format!r}.")
-        _check_number("quality", self.quality, 1, 100)
-        _check_number("top_k", self.top_k, 1, None)
+        if self.raw_format != "npy" and "raw" not in self.outputs:
+            raise UsageError(
+                f"raw_format={self.raw_format!r}, but raw is not among the outputs ({', '.join(self.outputs)}). Add it."
+            )
+        check_count("quality", self.quality, 1, 100)
+        check_count("top_k", self.top_k, 1)
         if self.targets is not None and self.top_k != 1:
             raise UsageError("targets and top_k exclude each other: give the classes, or how many of the likeliest.")
+        if isinstance(self.targets, tuple) and {LABEL, COLUMN}.intersection(map(str, self.targets)):
+            raise UsageError(f'targets are classes, or "{LABEL}" or "{COLUMN}" alone: not {list(self.targets)}.')
         if self.targets == ():
             raise UsageError("targets is empty. Name one class or more, or leave it out for the likeliest.")
         if self.max_side is not None:
-            _check_number("max_side", self.max_side, 16, None)
+            check_count("max_side", self.max_side, 16)
         checked_paint(self.alpha, self.colormap, self.hide_below)
         if self.fit is not None:
             checked_fit(self.fit)
@@ -154,8 +164,12 @@ class HeatmapJob:
             UsageError: none does.
         """
         named = not isinstance(self.targets, str)
+        unheeded = self.targets == LABEL or not isinstance(self.targets, str)
         for item in items:
             named = named or bool(self._class_named(item))
+            if unheeded and item.target:
+                _log.warning('The table names classes to explain, which only targets="column" heeds (--target column).')
+                unheeded = False
             yield item
         if not named:
             what, where = ("label", "subfolders or a label column")
@@ -166,9 +180,9 @@ class HeatmapJob:
                 f"{where} (of a table, name the column), or name the classes."
             )
 
-    def prepare(self, data: bytes, work: Work) -> Painted:
+    def prepare(self, data: bytes, work: Work) -> ReadyPicture:
         """Decode a picture and find the classes to explain in it."""
-        opened = self._ready
+        opened = self._in_use
         targets = self._targets_of(work, opened)
         at_least = opened.model.sides_for_draft(self.max_side or 0) if self.draft else None
         picture = decode(data, name=work.item.name, at_least=at_least)
@@ -176,9 +190,9 @@ class HeatmapJob:
         if self.max_side is not None:
             picture = picture.no_larger_than(self.max_side)
             placed = replace(placed, geometry=placed.geometry.scaled_to(picture.size))
-        return Painted(Prepared(picture, placed), targets)
+        return ReadyPicture(Prepared(picture, placed), targets)
 
-    def run(self, batch: Sequence[Painted]) -> list[Explanation | CamappError]:
+    def run(self, batch: Sequence[ReadyPicture]) -> list[Explanation | CamappError]:
         """Explain several pictures in one go; those that it ends with an error for, one by one."""
         return self._parts.run(self._explained, batch)
 
@@ -215,13 +229,13 @@ class HeatmapJob:
 
     def end_shard(self, shard: int, rows: Sequence[Row]) -> Sequence[Row]:
         """Write the raw maps of a shard as one file, where they are wanted so; the rest belongs to one picture each."""
-        file = self._raw_maps.write(self._ready.out, shard, rows)
+        file = self._raw_maps.write(self._in_use.out, shard, rows)
         if file is None:
             return rows
         return [replace(row, files=(*row.files, file)) if row.status == "done" else row for row in rows]
 
     @property
-    def _ready(self) -> _Opened:
+    def _in_use(self) -> _Opened:
         if self._opened is None:
             raise UsageError("This job has not been opened.")
         return self._opened
@@ -237,8 +251,8 @@ class HeatmapJob:
     def _class_named(self, item: Item) -> str | None:
         return item.label if self.targets == LABEL else item.target
 
-    def _explained(self, batch: Sequence[Painted]) -> list[Explanation]:
-        opened = self._ready
+    def _explained(self, batch: Sequence[ReadyPicture]) -> list[Explanation]:
+        opened = self._in_use
         targets: Any = TopClasses(self.top_k)
         if batch[0].targets is not None:
             targets = [list(one.targets or ()) for one in batch]
@@ -261,7 +275,7 @@ class HeatmapJob:
         return buffer.getvalue()
 
     def _write(self, name: str, content: bytes) -> str:
-        path = self._ready.out / name
+        path = self._in_use.out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
         return name
@@ -276,10 +290,3 @@ class _Opened:
     engine: Method
     look: Look
     fixed: tuple[int, ...] | None
-
-
-def _check_number(name: str, value: object, least: int, most: int | None) -> None:
-    number = isinstance(value, int) and not isinstance(value, bool)
-    if not number or value < least or (most is not None and value > most):  # type: ignore[operator]
-        upto = "" if most is None else f" to {most}"
-        raise UsageError(f"{name} is a whole number from {least}{upto}, not {value!r}.")

@@ -196,9 +196,7 @@ class Ledger:
 
     def counts(self) -> Counts:
         """How many inputs are done and failed; reads of each finished shard one number, once."""
-        for shard in self._shards.done():
-            if shard not in self._failed:
-                self._failed[shard] = self._shards.failed(shard) or 0
+        self._drop_damaged()
         failed = sum(self._failed.values())
         through = sum(len(self._shards.numbers(shard)) for shard in self._failed)
         return Counts(through - failed, failed, self._shards.total)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from camapp.batch.records import Row
 from camapp.errors import UsageError
 from camapp.files import whole_file
+from camapp.sources.text import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -190,10 +191,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 def _printable(value: Any) -> Any:
     """Text that any file can hold, whatever it lies in; signs that are no Unicode are written out."""
     if isinstance(value, str):
-        try:
-            return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        except UnicodeEncodeError:  # half a pair, which no name of a file can be
-            return value.encode("utf-8", "backslashreplace").decode()
+        return printable(value)
     if isinstance(value, dict):
         return {key: _printable(one) for key, one in value.items()}
     return [_printable(one) for one in value] if isinstance(value, list | tuple) else value

@@ -3,5 +3,6 @@
 from camapp.batch.sources.fingerprint import Fingerprint, fingerprint_of
 from camapp.batch.sources.listing import Source, list_items
 from camapp.batch.sources.reading import Reader
+from camapp.batch.sources.tables import Columns
 
-__all__ = ["Fingerprint", "Reader", "Source", "fingerprint_of", "list_items"]
+__all__ = ["Columns", "Fingerprint", "Reader", "Source", "fingerprint_of", "list_items"]

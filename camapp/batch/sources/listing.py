@@ -23,6 +23,7 @@ from camapp.sources.text import LIST_SUFFIXES, TABLE_SUFFIXES
 
 Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
+USUAL_COLUMNS = Columns()
 STANDARD_INPUT = "-"
 _TABLES = (*TABLE_SUFFIXES, *PARQUET_SUFFIXES)
 _CONTAINERS = (*LIST_SUFFIXES, *_TABLES, ".zip", ".tar")
@@ -30,13 +31,7 @@ _CONTAINERS = (*LIST_SUFFIXES, *_TABLES, ".zip", ".tar")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".gz", ".7z", ".rar")
 
 
-def list_items(
-    source: Source,
-    *,
-    path_column: str | None = None,
-    label_column: str | None = None,
-    target_column: str | None = None,
-) -> Iterator[Item]:
+def list_items(source: Source, columns: Columns = USUAL_COLUMNS) -> Iterator[Item]:
     """The inputs of a source, one by one and always in the same order, in little memory however many there are.
 
     ======================  ==============================================  ====================  =================
@@ -69,9 +64,7 @@ def list_items(
 
     Args:
         source: one of these, or a sequence of them.
-        path_column: of tables; by default the first of "path", "file", "filename", ... that is there, in any case.
-        label_column: the same; by default "label", "class", "class_name" or "category", or none.
-        target_column: the class to explain, an index or a name; by default "target" or "target_class", or none.
+        columns: of tables, what holds what.
 
     Returns:
         The inputs. Whether there is any has been tried; what is wrong further on is raised when it is reached.
@@ -85,7 +78,6 @@ def list_items(
     if not parts:
         raise UsageError("The source names no picture. Give a folder, a file, a pattern, an archive or a list.")
     paths = [here(os.fsdecode(part)) for part in parts]
-    columns = Columns(path_column, label_column, target_column)
     if columns and not any(without_query(path).lower().endswith(_TABLES) for path in paths):
         raise UsageError(
             f"Columns are named ({', '.join(name for name in vars(columns).values() if name)}), but no source is a "

@@ -23,12 +23,12 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table are read.
+    """Which columns of a table hold what; found by their usual names, in any case, where they are None.
 
     Args:
-        path: where pictures are; by default the first of the usual names that is there.
-        label: their labels; the same, and none where no usual name is there.
-        target: the classes to explain; the same.
+        path: where a picture is; by default the first of "path", "file", "filename", ... that is there.
+        label: its label; by default "label", "class", "class_name" or "category", or none.
+        target: the class to explain in it, an index or a name; by default "target" or "target_class", or none.
     """
 
     path: str | None = None
@@ -87,7 +87,7 @@ def _parquet(path: str, columns: Columns) -> Iterator[tuple[str, str | None, str
                 if index is not None and pa.types.is_nested(schema.field(index).type):
                     raise UsageError(
                         f'The column "{schema.names[index]}" of {path} holds {schema.field(index).type}, not text. '
-                        "Write the pictures to files, or name a column of paths with path_column."
+                        "Write the pictures to files, or name a column of paths (--path-column, Columns(path=...))."
                     )
             names = [schema.names[index] if index is not None else None for index in at]
             for name in names:
@@ -116,7 +116,7 @@ def _chosen(path: str, heads: Sequence[str], columns: Columns) -> tuple[int, int
     if place is None:
         raise UsageError(
             f'The table {path} has no column "path"; it has {_listed(heads)}. Name the one that holds the paths with '
-            "path_column, or rename it."
+            "--path-column (Columns(path=...)), or rename it."
         )
     label = _column(path, heads, plain, "label", columns.label, LABEL_COLUMNS)
     return place, label, _column(path, heads, plain, "target", columns.target, TARGET_COLUMNS)
@@ -133,7 +133,7 @@ def _column(
     if wanted.lower() in plain:
         return plain.index(wanted.lower())
     raise UsageError(
-        f'The table {path} has no column "{named}" ({kind}_column); it has {_listed(heads)}.'
+        f'The table {path} has no column "{named}" (--{kind}-column); it has {_listed(heads)}.'
         f"{did_you_mean(named, heads)}"
     )
 

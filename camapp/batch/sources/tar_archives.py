@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from camapp.batch.records import Item
 from camapp.batch.sources.names import first_folder, is_hidden, name_of
-from camapp.batch.sources.stores import open_from_its_start
+from camapp.batch.sources.stores import is_url, open_archive, open_from_its_start
 from camapp.batch.sources.tables import LABEL_COLUMNS
 from camapp.batch.sources.tar_headers import TarEntry, ordinary_files
 from camapp.errors import UsageError
@@ -36,16 +36,27 @@ def in_tar(path: str) -> Iterator[Item]:
 
     Raises:
         UsageError: it is no such archive, is damaged or cut off, or holds no picture.
+        StoreError: it lies where no parts of it can be read.
     """
     item = None
     try:
         with open_from_its_start(path) as file:
-            for item in _items(path, file):
+            for found in _items(path, file):
+                if item is None and is_url(path):
+                    _try_a_part(path, found)
+                item = found
                 yield item
     except OSError as error:
         raise UsageError(f"The archive {path} cannot be read ({error.strerror}). Check the file.") from error
     if item is None:
         raise UsageError(f"There is no picture in the archive {path} (no file that ends in .jpg, .png, .webp, ...).")
+
+
+def _try_a_part(path: str, item: Item) -> None:
+    """Find out from the first picture whether a server gives parts of files, and not from each of a million."""
+    with open_archive(path) as archive:
+        archive.seek(item.offset or 0)
+        archive.read(1)
 
 
 def _items(path: str, file: BinaryIO) -> Iterator[Item]:

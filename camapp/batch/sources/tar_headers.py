@@ -80,7 +80,7 @@ def _plain(file: BinaryIO, block: bytes, place: int) -> TarEntry | None:
             return None
         rest = file.read(-(-size // _BLOCK) * _BLOCK + _BLOCK)
         facts, block = _pax(rest[:size]), rest[-_BLOCK:]
-        place += _BLOCK + len(rest) - _BLOCK
+        place += len(rest)
         kind = block[156:157]
     size = _size(block)
     if facts is None or size is None or kind not in (b"0", b"\0"):

@@ -10,10 +10,11 @@ from pathlib import Path
 from camapp.errors import UsageError, did_you_mean
 from camapp.features.formats import csv, hdf5, mat, npy, npz, parquet, safetensors
 from camapp.features.formats.parquet import write_stream
+from camapp.features.formats.parts import find_parts, join_tables
 from camapp.features.table import FeatureTable
 from camapp.files import put_aside
 
-__all__ = ["FORMATS", "Format", "check_target", "load_features", "save_features", "write_stream"]
+__all__ = ["FORMATS", "Format", "check_target", "holds_features", "load_features", "save_features", "write_stream"]
 
 DEFAULT = "parquet"
 
@@ -79,6 +80,14 @@ def save_features(
     return FORMATS[name].write(table, path)
 
 
+def holds_features(path: str | os.PathLike[str]) -> bool:
+    """Whether there are features at a path rather than pictures; a .csv may be either, and is taken for a list."""
+    path = Path(path).expanduser()
+    if path.is_dir():
+        return bool(find_parts(path))
+    return path.is_file() and _by_suffix(path) not in (None, "csv")
+
+
 def check_target(
     path: str | os.PathLike[str], format: str | None = None, *, overwrite: bool = False
 ) -> tuple[str, Path]:
@@ -99,13 +108,17 @@ def load_features(path: str | os.PathLike[str]) -> FeatureTable:
     """Read a table that ``save_features`` wrote, equal to what it was: values bit for bit.
 
     Args:
-        path: a file of any of ``FORMATS``, or a folder of format ``"npy"``.
+        path: a file of any of ``FORMATS``, a folder of format ``"npy"``, or the folder of an export of features, whose
+            parts are joined.
 
     Raises:
         UsageError: there is none; it is damaged, of something else, under the suffix of another format, or of a later
             version of camapp.
     """
     path = Path(path).expanduser()
+    parts = find_parts(path)
+    if parts:
+        return join_tables([load_features(part) for part in parts])
     name = _found_format(path)
     try:
         return FORMATS[name].read(path)

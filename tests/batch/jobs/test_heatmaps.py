@@ -14,8 +14,7 @@ from PIL import Image
 import camapp
 from camapp.batch.jobs.heatmaps import HeatmapJob
 from camapp.batch.jobs.job import ModelChoice, Work
-from camapp.batch.jobs.raw_maps import RawMaps, read_raw_maps
-from camapp.batch.records import Item, Row
+from camapp.batch.records import Item
 from camapp.errors import CamappError, LayerError, TargetError, UsageError
 from camapp.explanation import Explanation
 
@@ -151,36 +150,25 @@ def test_drafts_change_maps_little_and_sizes_not_at_all(model: Any, tmp_path: Pa
         assert drafted.geometry.seen == pytest.approx(whole.geometry.seen, abs=1)
 
 
-def test_raw_maps_as_parquet_are_those_of_the_files_in_half_precision(model: Any, tmp_path: Path) -> None:
-    singles = [camapp.explain(model, ASSETS / name, top_k=2) for name in PICTURES]
-    job = opened(model, tmp_path, top_k=2, outputs=("raw",), raw_format="parquet")
-    works = [work(name, number) for number, name in enumerate(PICTURES)]
-    broken = Row(3, Item("broken.jpg", "broken.jpg"), "failed", "why", shard=3)
-    rows = [job.write(result, one) for result, one in zip(through(job), works, strict=True)]
-    rows = list(job.end_shard(3, [*rows, broken]))
-    assert [row.files for row in rows] == [("raw/part-00003.parquet",)] * 3 + [()]
-    maps = list(read_raw_maps(tmp_path))
-    assert [(one.number, one.name) for one in maps] == [(n, name) for n, name in enumerate(PICTURES) for _ in (0, 1)]
-    for one, (single, k) in zip(maps, [(single, k) for single in singles for k in (0, 1)], strict=True):
-        assert one.target == single.classes[k].label
-        assert one.values.dtype == np.float32
-        np.testing.assert_allclose(one.values, single.raw[k], atol=np.abs(single.raw[k]).max() * 2**-11)
+def test_one_scale_of_several_classes_is_that_of_each_picture_and_not_of_its_batch(model: Any, tmp_path: Path) -> None:
+    job = opened(model, tmp_path, top_k=3, normalize="shared")
+    for result, name in zip(through(job), PICTURES, strict=True):
+        single = camapp.explain(model, ASSETS / name, top_k=3, normalize="shared")
+        np.testing.assert_allclose(result.model_maps, single.model_maps, atol=1e-5)
+        assert result.model_maps.max() == 1
 
 
-def test_raw_maps_of_any_size_keep_their_digits(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    maps = [(rng.normal(size=(1, 4, 3)) * factor).astype(np.float32) for factor in (1e-12, 1.0, 1e12, 0.0)]
-    gathered = RawMaps()
-    rows = []
-    for number, values in enumerate(maps):
-        gathered.add(0, number, values)
-        rows.append(Row(number, Item(f"{number}\udcff.png", "x"), "done", explained=("cat",)))
-    assert gathered.write(tmp_path, 0, rows) == "raw/part-00000.parquet"
-    for one, values in zip(read_raw_maps(tmp_path), maps, strict=True):
-        np.testing.assert_allclose(one.values, values[0], atol=np.abs(values).max() * 2**-11)
-    assert gathered.write(tmp_path, 1, rows) is None
-    with pytest.raises(UsageError, match="no raw maps as Parquet"):
-        next(read_raw_maps(tmp_path / "elsewhere"))
+def test_how_a_picture_is_fitted_is_decided_by_its_own_size_also_as_a_draft(model: Any, tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with Image.open(ASSETS / "coffee.jpg") as image:
+        image.convert("RGB").resize((4485, 1121)).save(buffer, "jpeg")  # 4.0009:1, and at half of it 3.998:1
+    results = {}
+    for draft in (False, True):
+        job = opened(model, tmp_path, outputs=("raw",), draft=draft)
+        (results[draft],) = job.run([job.prepare(buffer.getvalue(), work("coffee.jpg"))])
+    assert results[True].picture.size == (2243, 561)
+    assert results[True].geometry.fit == results[False].geometry.fit == "letterbox"
+    assert np.corrcoef(results[True].raw.ravel(), results[False].raw.ravel())[0, 1] > 0.99
 
 
 def test_lower_precision_changes_maps_little(model: Any, tmp_path: Path) -> None:
@@ -198,10 +186,12 @@ def test_lower_precision_changes_maps_little(model: Any, tmp_path: Path) -> None
         ({"outputs": ()}, UsageError, "outputs are one or more of"),
         ({"outputs": ("overlays",)}, UsageError, "Did you mean overlay"),
         ({"overlay_format": "gif"}, UsageError, "overlay_format is one of"),
-        ({"quality": 0}, UsageError, "quality is a whole number from 1 to 100"),
+        ({"quality": 0}, UsageError, "quality = 0 cannot be meant; give a whole number from 1 to 100"),
         ({"top_k": 0}, UsageError, "top_k"),
         ({"max_side": 4}, UsageError, "max_side"),
+        ({"raw_format": "parquet", "outputs": ("overlay",)}, UsageError, "raw is not among the outputs"),
         ({"raw_format": "npz"}, UsageError, "raw_format is one of npy, parquet"),
+        ({"targets": ("label", "tabby")}, UsageError, '"label" or "column" alone'),
         ({"precision": "int8"}, UsageError, "precision is one of float32"),
         ({"draft": True}, UsageError, "Give a max_side"),
         ({"alpha": 2.0}, UsageError, "alpha"),

@@ -117,6 +117,8 @@ def test_a_worker_that_outlived_its_run_finishes_no_shard_of_the_next(tmp_path: 
         rows = [work(tmp_path, 0, one) for one in ledger.items(0)]
     with open_ledger(tmp_path, settings={"method": "new"}, overwrite=True) as ledger:
         late.finish_shard(0, rows)
+        assert ledger.counts() == (0, 0, ledger.counts().total)  # as a run counts before it closes
+        late.finish_shard(0, rows)
         with pytest.raises(CamappError, match="4 of 4 shards"):
             ledger.close_export()
         assert ledger.todo() == [0, 1, 2, 3]

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from camapp.batch.sources import list_items
+from camapp.batch.sources import Columns, list_items
 from camapp.errors import UsageError
 
 
 def rows(source: Path, **columns: str) -> list[tuple[str, str | None, str | None]]:
-    return [(item.name, item.label, item.target) for item in list_items(source, **columns)]  # type: ignore[arg-type]
+    return [(item.name, item.label, item.target) for item in list_items(source, Columns(**columns))]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_columns_are_found_by_their_usual_names(name: str, text: str, tmp_path: 
 
 def test_named_columns_come_before_the_usual_ones(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path,Photo,label,breed,target,wanted\nno.jpg,a.jpg,no,tabby,no,cat\n")
-    named = {"path_column": "photo", "label_column": "breed", "target_column": "wanted"}
+    named = {"path": "photo", "label": "breed", "target": "wanted"}
     assert rows(tmp_path / "t.csv", **named) == [("a.jpg", "tabby", "cat")]
 
 
@@ -41,14 +41,16 @@ def test_a_column_that_is_not_there_is_refused_with_those_that_are(tmp_path: Pat
     (tmp_path / "t.csv").write_text("path,labels\na.jpg,cat\n")
     pq.write_table(pa.table({"path": ["a.jpg"], "labels": ["cat"]}), tmp_path / "t.parquet")
     for name in ("t.csv", "t.parquet"):
-        with pytest.raises(UsageError, match=r'no column "label" \(label_column\); it has path, labels\. Did you mean'):
-            list_items(tmp_path / name, label_column="label")
+        with pytest.raises(
+            UsageError, match=r'no column "label" \(--label-column\); it has path, labels\. Did you mean'
+        ):
+            list_items(tmp_path / name, Columns(label="label"))
 
 
 def test_columns_without_a_table_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").touch()
     with pytest.raises(UsageError, match=r"Columns are named \(breed\), but no source is a table"):
-        list_items(tmp_path, label_column="breed")
+        list_items(tmp_path, Columns(label="breed"))
 
 
 def test_a_picture_may_be_named_twice_for_two_classes(tmp_path: Path) -> None:
