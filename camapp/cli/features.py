@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -36,6 +36,10 @@ from camapp.cli.running import (
 )
 from camapp.errors import UsageError
 from camapp.terminal import complain, out, print_object, report_failure, with_progress
+
+if TYPE_CHECKING:
+    from camapp.backbones.load import LoadedModel
+    from camapp.features.table import FeatureTable
 
 
 def features(
@@ -78,7 +82,9 @@ def features(
     ray_address: AddressOption = None,
     fit: FitOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was written as JSON; with --parts, progress too.")
+    ] = False,
     device: DeviceOption = "auto",
     models: ModelsOption = None,
     random_weights: RandomOption = False,
@@ -86,22 +92,14 @@ def features(
     """Take the features of pictures out of a backbone: one row a picture, with its label where folders are labels."""
     from camapp.images.geometry import checked_fit
 
-    how = None if fit is None else checked_fit(fit)
-    if not parts:
-        _refuse_for_one_file(
-            {
-                "--strict": strict,
-                "--max-errors": max_errors is not None,
-                "--path-column": path_column is not None,
-                "--label-column": label_column is not None,
-                "--draft": draft,
-                "--precision": precision != "float32",
-                "--threads": threads is not None,
-                "--workers-per-gpu": workers_per_gpu != 1,
-                "--engine": engine != "local",
-                "--ray-address": ray_address is not None,
-            }
-        )
+    common: dict[str, Any] = {
+        "layers": split_names(layers),
+        "pool": pool,
+        "normalize": normalize,
+        "dtype": dtype,
+        "fit": None if fit is None else checked_fit(fit),
+        "batch_size": batch_size,
+    }
     if parts:
         from camapp.batch import Columns, RunOptions, export_features
 
@@ -112,13 +110,8 @@ def features(
                 model,
                 source,
                 file,
-                layers=split_names(layers),
-                pool=pool,
-                normalize=normalize,
-                dtype=dtype,
+                **common,
                 format=file_format or "parquet",
-                fit=how,
-                batch_size=batch_size,
                 precision=precision,
                 draft=draft,
                 shard_size=shard_size,
@@ -140,41 +133,51 @@ def features(
             as_json=as_json,
         )
         return
+    _refuse_for_one_file(
+        {
+            "--strict": strict,
+            "--max-errors": max_errors is not None,
+            "--path-column": path_column is not None,
+            "--label-column": label_column is not None,
+            "--shard-size": shard_size != 256,
+            "--draft": draft,
+            "--precision": precision != "float32",
+            "--threads": threads is not None,
+            "--workers-per-gpu": workers_per_gpu != 1,
+            "--engine": engine != "local",
+            "--ray-address": ray_address is not None,
+        }
+    )
     if grid is not None:
-        from camapp.transfer.channels import save_channel_grid
-
         loaded = load(model, models, device, random_weights)
-        painted = save_channel_grid(loaded, source, grid, file, scale=scale, fit=how, overwrite=overwrite)
-        left = f" ({painted.left_out} of less variance left out)" if painted.left_out else ""
-        out.print(escape(f"{file}: {len(painted.channels)} channels of {grid}{left}"))
+        _paint_grid(loaded, source, grid, file, scale=scale, fit=common["fit"], overwrite=overwrite)
         return
     from camapp.features.formats import check_target
     from camapp.transfer import extract_features
 
     check_target(file, file_format, overwrite=overwrite)
     loaded = load(model, models, device, random_weights)
-    table = extract_features(
-        loaded,
-        source,
-        layers=split_names(layers),
-        pool=pool,
-        normalize=normalize,
-        dtype=dtype,
-        fit=how,
-        batch_size=batch_size,
-        workers=workers,
-        limit=limit,
-        progress=with_progress,
-    )
-    file = table.save(file, file_format, overwrite=overwrite)[0]
+    table = extract_features(loaded, source, **common, workers=workers, limit=limit, progress=with_progress)
+    _tell(table, table.save(file, file_format, overwrite=overwrite)[0], as_json=as_json)
+
+
+def _paint_grid(loaded: LoadedModel, source: str, layer: str, file: Path, **options: Any) -> None:
+    from camapp.transfer.channels import save_channel_grid
+
+    painted = save_channel_grid(loaded, source, layer, file, **options)
+    left = f" ({painted.left_out} of less variance left out)" if painted.left_out else ""
+    out.print(escape(f"{file}: {len(painted.channels)} channels of {layer}{left}"))
+
+
+def _tell(table: FeatureTable, file: Path, *, as_json: bool) -> None:
+    """What was written into one file, and what could not be read."""
     if as_json:
-        facts = {layer: info.to_dict() for layer, info in table.info.items()}
         print_object(
             {
                 "out": str(file),
                 "pictures": len(table),
                 "classes": list(table.classes) if table.labels is not None else None,
-                "layers": facts,
+                "layers": {layer: info.to_dict() for layer, info in table.info.items()},
                 "failures": [{"input": name, "error": reason} for name, reason in table.failures],
             }
         )

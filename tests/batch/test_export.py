@@ -338,17 +338,29 @@ def camapp_command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "camapp", *map(str, arguments)]
 
 
-def test_a_program_without_a_guard_is_told_that_it_needs_one(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("defined", ["elsewhere", "here"])
+def test_a_program_needs_a_guard_only_for_what_it_defines_itself(source: Path, tmp_path: Path, defined: str) -> None:
+    network = "timm.create_model('resnet10t', num_classes=3)"
+    if defined == "here":
+        network = f"Mine({network})"
     program = tmp_path / "program.py"
     program.write_text(
+        "import camapp, timm, torch\n"
         "from camapp.batch import RunOptions, export_features\n"
-        f"export_features('efficientnet_lite0', {str(source)!r}, {str(tmp_path / 'out')!r}, shard_size=4, "
+        "class Mine(torch.nn.Sequential): pass\n"
+        f"model = camapp.wrap_model({network}, size=32, mean=(0.5,) * 3, std=(0.5,) * 3, labels=list('abc'))\n"
+        f"export_features(model, {str(source)!r}, {str(tmp_path / 'out')!r}, shard_size=4, layers='last', "
         "run=RunOptions(workers=2))\n"
+        "print(__file__, __spec__)\n"
     )
     ran = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    assert 'must do so under `if __name__ == "__main__":`' in ran.stderr.splitlines()[-1]
-    assert shards_in(tmp_path / "out") == 0
+    if defined == "elsewhere":
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout == f"{program} None\n"  # once, and as they were
+        assert len(camapp.load_features(tmp_path / "out")) == 12
+    else:
+        assert ran.returncode == 1
+        assert 'export under `if __name__ == "__main__":`' in ran.stderr.splitlines()[-1]
 
 
 @pytest.mark.gpu

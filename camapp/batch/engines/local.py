@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,9 @@ from camapp.sources.batches import default_workers, processors
 # Seconds that workers are given to end by themselves.
 _PATIENCE = 5.0
 _NEVER_BEGAN = (
-    "A worker could not begin; what it wrote above says why. Workers run the program's main file again: one that "
-    'exports must do so under `if __name__ == "__main__":`, or with RunOptions(workers=1).'
+    "A worker could not begin; what it wrote above says why. What is exported is defined in the program's main file, "
+    'which workers run again: export under `if __name__ == "__main__":`, define it in another file, or give '
+    "RunOptions(workers=1)."
 )
 
 
@@ -107,12 +109,12 @@ class _Worker:
 
     def __init__(self, context: Any, orders: Orders, gpu: int | None) -> None:
         self.gpu = gpu
-        self.has_spoken = False
+        self.has_begun = False
         self.connection, theirs = context.Pipe()
         self.shard: int | None = None
         self.told = (0, 0)  # of its shard
-        self.process = context.Process(target=_work, args=(orders, theirs, gpu), daemon=True)
-        with _deaf():
+        self.process = context.Process(target=_work, args=(theirs, gpu), daemon=True)
+        with _deaf(), _without_main(orders):
             self.process.start()
         theirs.close()
 
@@ -127,6 +129,26 @@ def _end(workers: Sequence[_Worker]) -> None:
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()
+
+
+@contextmanager
+def _without_main(orders: Orders) -> Iterator[None]:
+    """Start processes that do not run the program's main file again, unless the job needs what is defined there.
+
+    ``multiprocessing`` names that file to each process that it spawns (Python 3.11, ``get_preparation_data``), which is
+    why programs must guard what they do by ``if __name__ == "__main__":``. Most need not.
+    """
+    main = sys.modules["__main__"]
+    if b"__main__" in orders.packed:
+        yield
+        return
+    kept = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
+    main.__spec__ = None
+    main.__dict__.pop("__file__", None)
+    try:
+        yield
+    finally:
+        main.__dict__.update(kept)
 
 
 @contextmanager
@@ -166,17 +188,31 @@ class _Crew:
             _end(self._workers)
 
     def _hire(self, gpu: int | None) -> None:
+        """Start a worker for a shard, which it is sent with the job once it has begun.
+
+        Arguments of a process will not do: one that dies before it has read a large job leaves ``start`` waiting for
+        ever (Python 3.11).
+        """
         self._workers.append(_Worker(self._context, self._orders, gpu))
-        self._give(self._workers[-1])
+        self._workers[-1].shard = self._todo.popleft()
+
+    def _begin(self, worker: _Worker) -> None:
+        worker.has_begun = True
+        with suppress(OSError):  # it died: it is listened to, and replaced
+            worker.connection.send(self._orders)
+            worker.connection.send(worker.shard)
 
     def _give(self, worker: _Worker) -> None:
         worker.shard, worker.told = None, (0, 0)
         if self._todo and not self._stop.is_set():
             worker.shard = self._todo.popleft()
-            with suppress(OSError):  # it died: it is listened to, and replaced
+            with suppress(OSError):
                 worker.connection.send(worker.shard)
 
     def _listen(self) -> None:
+        if self._stop.is_set():
+            for worker in self._workers:
+                worker.shard = worker.shard if worker.has_begun else None  # it is not waited for
         busy = [worker for worker in self._workers if worker.shard is not None]
         ready = wait([worker.connection for worker in busy], timeout=1.0)
         for worker in busy:
@@ -187,8 +223,9 @@ class _Crew:
             except (EOFError, OSError):
                 self._replace(worker)
                 continue
-            worker.has_spoken = True
-            if kind == "told":
+            if kind == "began":
+                self._begin(worker)
+            elif kind == "told":
                 worker.told = (worker.told[0] + rest[0], worker.told[1] + rest[1])
                 self._told(*rest)
             elif kind == "done":
@@ -204,7 +241,7 @@ class _Crew:
         self._workers.remove(worker)
         self._told(-worker.told[0], -worker.told[1])  # they are done once more
         self._deaths[shard] = self._deaths.get(shard, 0) + 1
-        if not worker.has_spoken and worker.process.exitcode == 1:  # by an exception as it began: so will the next one
+        if not worker.has_begun and worker.process.exitcode == 1:  # by an exception as it began: so will the next one
             raise WorkersLost(_NEVER_BEGAN)
         if self._deaths[shard] >= MOST_DEATHS:
             raise WorkersLost(
@@ -218,12 +255,13 @@ class _Crew:
         self._hire(worker.gpu)
 
 
-def _work(orders: Orders, connection: Connection, gpu: int | None) -> None:
+def _work(connection: Connection, gpu: int | None) -> None:
     """A worker's whole life: shards come, words go, until the other end is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent says when to stop, or is gone, and the pipe with it
     try:
-        with closing(orders.lane(gpu)) as lane:
+        connection.send(("began",))
+        with closing(connection.recv().lane(gpu)) as lane:
             while True:
                 lane.run(connection.recv(), _teller(connection))
                 connection.send(("done",))
