@@ -281,8 +281,11 @@ def killed_somewhere(model: Any, source: Path, out: Path, wait_for: int, then: f
         child.stdout.close()
     options = {"batch_size": 3, "shard_size": 2, "run": RunOptions(workers=1, threads=2)}
     before = shards_in(out)
-    if (out / "manifest.parquet").exists() and not (out / ".camapp").exists():
-        return  # at its very end
+    if (out / "manifest.parquet").exists() and not (out / ".camapp" / "run.json").exists():  # at its very end
+        with pytest.raises(UsageError, match="holds a finished export"):
+            export_heatmaps(model, source, out, **options)
+        assert not (out / ".camapp").exists()  # what was left is gone
+        return
     assert wait_for <= before < 8
     report = export_heatmaps(model, source, out, **options)
     assert report.finished
@@ -338,7 +341,7 @@ def camapp_command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "camapp", *map(str, arguments)]
 
 
-@pytest.mark.parametrize("defined", ["elsewhere", "here"])
+@pytest.mark.parametrize("defined", ["elsewhere", pytest.param("here", marks=pytest.mark.slow)])
 def test_a_program_needs_a_guard_only_for_what_it_defines_itself(source: Path, tmp_path: Path, defined: str) -> None:
     network = "timm.create_model('resnet10t', num_classes=3)"
     if defined == "here":
@@ -389,7 +392,7 @@ def test_the_command_ends_with_3_where_some_failed_and_says_so_in_json(source: P
     assert "--overwrite" in again.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_lets_the_shard_finish_and_the_command_ends_with_130(
     source: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

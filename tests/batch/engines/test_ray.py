@@ -362,6 +362,7 @@ def ended(*arguments: object, before: str = "", **environment: str) -> subproces
     )
 
 
+@pytest.mark.slow
 def test_the_command_starts_a_cluster_of_its_own_and_says_no_more_than_with_the_local_engine(
     source: Path, tmp_path: Path
 ) -> None:
