@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,15 +13,15 @@ import torch
 from torch import nn
 
 from camapp.backbones.cards import ModelCard, find_card
+from camapp.backbones.classes import ClassNames
 from camapp.backbones.weights import Weights, load_weights, obtain
-from camapp.errors import CamappError, ModelError, TargetError, UsageError, closest, did_you_mean
+from camapp.errors import CamappError, ModelError, UsageError, did_you_mean
 from camapp.images.decode import Picture
 from camapp.images.geometry import Fit, Geometry, Placed, normalized, place
 
 DEFAULT_MODEL = "efficientnet_lite0"
 
 _SEED = 0
-_LISTED = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,7 +116,7 @@ class LoadedModel:
         Raises:
             TargetError: the model has no such class.
         """
-        return self.labels[self._in_range(index)]
+        return self.labels[self._classes.in_range(index)]
 
     def class_index(self, wanted: int | str) -> int:
         """The index of a class.
@@ -130,49 +128,11 @@ class LoadedModel:
         Raises:
             TargetError: no class is meant, or several are; lists the candidates.
         """
-        if not isinstance(wanted, str):
-            return self._in_range(wanted)
-        text = wanted.strip().lower()
-        if re.fullmatch(r"[+-]?\d{1,18}", text) and text not in self.labels:
-            return self._in_range(int(text))
-        hits = self._meant(text) if text else []
-        if len(hits) == 1 and self.labels[hits[0]].lower().startswith(text):
-            return hits[0]
-        if len(hits) == 1:  # "fish" is no anemone fish
-            raise TargetError(
-                f'{self.name} has no class "{wanted}". Did you mean {self._listed(hits)}? Give its whole name.'
-            )
-        if hits:
-            raise TargetError(f'"{wanted}" may be {self._listed(hits)}. Give the index of the one you mean.')
-        alike = [self.labels.index(label) for label in closest(text, self.labels)] if text else []
-        hint = f" Did you mean {self._listed(alike)}?" if alike else ""
-        raise TargetError(f'{self.name} has no class "{wanted}".{hint} Give a name or an index, {self._range}.')
-
-    def _meant(self, text: str) -> list[int]:
-        """The classes of that name; else those that begin with it or have it as a word: "cat" is no catamaran."""
-        word = re.compile(rf"\b{re.escape(text)}\b")
-        lowered = [label.lower() for label in self.labels]
-        named = [index for index, label in enumerate(lowered) if label == text]
-        return named or [index for index, label in enumerate(lowered) if label.startswith(text) or word.search(label)]
+        return self._classes.index(wanted)
 
     @property
-    def _range(self) -> str:
-        return f"0 to {len(self.labels) - 1}"
-
-    def _in_range(self, index: int) -> int:
-        try:
-            if isinstance(index, bool):
-                raise TypeError
-            index = operator.index(index)
-        except TypeError:
-            raise TargetError(f"{index!r} is not a class; give a name or an index, {self._range}.") from None
-        if not 0 <= index < len(self.labels):
-            raise TargetError(f"{self.name} has no class {index}: its {len(self.labels)} classes are {self._range}.")
-        return index
-
-    def _listed(self, indices: list[int]) -> str:
-        more = f" or {len(indices) - _LISTED} more" if len(indices) > _LISTED else ""
-        return " or ".join(f"{self.labels[index]} ({index})" for index in indices[:_LISTED]) + more
+    def _classes(self) -> ClassNames:
+        return ClassNames(self.name, self.labels)
 
 
 def load_backbone(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import numpy as np
 from PIL import Image
 
 from camapp.explanation import Explanation
-from camapp.images.geometry import Geometry
 from camapp.images.render import COLORMAPS, VEIL, colors_of, png_bytes
 
 LONGEST_SIDE = 1280
@@ -50,7 +48,7 @@ def view_of(explanation: Explanation, token: str) -> dict[str, Any]:
         them; the text alternative; and what the downloads need.
     """
     picture = _preview(explanation.picture.to_pil())
-    geometry = scaled(explanation.geometry, picture.size)
+    geometry = explanation.geometry.scaled_to(picture.size)
     heatmap = geometry.to_original(explanation.model_maps[0])
     rows, columns = geometry.seen_pixels
     y, x = np.unravel_index(int(heatmap.argmax()), heatmap.shape)
@@ -85,19 +83,6 @@ def text_alternative(explanation: Explanation, heatmap: np.ndarray) -> str:
     share = float((heatmap >= HOT).mean())
     covered = f"{share:.0%}" if share >= 0.01 or not share else "less than 1%"
     return f"Hottest at {across:.0%} across, {down:.0%} down; the top 10% covers {covered} of the picture."
-
-
-def scaled(geometry: Geometry, size: tuple[int, int]) -> Geometry:
-    """The geometry of the same picture resized to ``size`` (width, height)."""
-    x, y = size[0] / geometry.original[0], size[1] / geometry.original[1]
-    return replace(
-        geometry,
-        original=size,
-        left=geometry.left * x,
-        top=geometry.top * y,
-        step_x=geometry.step_x * x,
-        step_y=geometry.step_y * y,
-    )
 
 
 def _preview(picture: Image.Image) -> Image.Image:

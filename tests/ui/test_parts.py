@@ -35,7 +35,7 @@ from camapp.ui.samples import SAMPLES, sample_path
 from camapp.ui.server import content_security_policy
 from camapp.ui.summary import percent
 from camapp.ui.uploads import uploaded
-from camapp.ui.viewer import LONGEST_SIDE, scaled, view_of
+from camapp.ui.viewer import LONGEST_SIDE, view_of
 from tests.ui.served import ASSETS
 
 
@@ -161,7 +161,7 @@ def test_a_preview_shows_the_same_part_of_the_picture_as_seen(
         (width, height), (224, 224), min(left, width / 2), height / 10, width / 300, height / 300, "crop"
     )
     size = max(1, round(width * factor)), max(1, round(height * factor))
-    small = scaled(geometry, size)
+    small = geometry.scaled_to(size)
     shares = np.array(geometry.seen) / [width, height, width, height]
     np.testing.assert_allclose(np.array(small.seen) / [*size, *size], shares, atol=1e-9)
 
