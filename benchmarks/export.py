@@ -6,12 +6,14 @@ imports, models) is in both, and falls out.
 
 from __future__ import annotations
 
+import io
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,8 @@ from benchmarks.stages import cpu_seconds, make_pictures, spend
 from camapp.batch import RunOptions, export_features, export_heatmaps
 from camapp.batch.jobs.features import FeatureJob
 from camapp.batch.jobs.heatmaps import HeatmapJob
-from camapp.batch.jobs.job import Job, ModelChoice
+from camapp.batch.jobs.job import Job, ModelChoice, at_precision
+from camapp.resources import resource_folder
 
 MODEL, WORKERS = "efficientnet_lite0", 2
 FEW, STAGED = 120, 48
@@ -55,6 +58,7 @@ def run(rounds: int) -> Iterator[Row]:
         make_pictures(many, 2 * FEW)
         yield from _heatmaps(folder, few, many)
         yield from _features(folder, few, many)
+        yield from _options()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -79,6 +83,39 @@ def _features(folder: Path, few: Path, many: Path) -> Iterator[Row]:
     peer = _cost(_loader_loop, few, many, folder)
     yield from _rows("features", stages, cost)
     yield Row("features: DataLoader and FX loop / export", peer.wall / cost.wall, ">= 1.3", _figures(peer, cost))
+
+
+def _options() -> Iterator[Row]:
+    """What drafts and lower precision win and change: the sample pictures, enlarged to 12 megapixels."""
+    model = camapp.load_model(MODEL, device="cpu")
+    extractor, gradcam = camapp.FeatureExtractor(model, dtype="float32"), camapp.GradCAM(model)
+    spent: dict[str, list[float]] = {"whole": [], "draft": []}
+    alike: dict[str, list[float]] = {"draft": [], "bfloat16": []}
+
+    def compare(name: str, whole: torch.Tensor, other: torch.Tensor, target: int) -> None:
+        with at_precision("bfloat16" if name == "bfloat16" else "float32", model.device):
+            feature, heat = extractor(other)["penultimate"], gradcam(other, target).raw
+        cosine = torch.cosine_similarity(extractor(whole)["penultimate"], feature).item()
+        correlation = torch.corrcoef(torch.stack([gradcam(whole, target).raw.flatten(), heat.flatten()]))[0, 1].item()
+        alike[name].append(min(cosine, correlation))
+
+    for path in sorted(resource_folder("assets").glob("*.jpg")):
+        buffer = io.BytesIO()
+        Image.open(path).convert("RGB").resize((4000, 3000), Image.Resampling.BICUBIC).save(buffer, "jpeg", quality=92)
+        inputs = {}
+        for name, sides in (("whole", None), ("draft", model.sides_for_draft())):
+            begun = time.process_time()
+            placed = model.place(camapp.decode(buffer.getvalue(), at_least=sides))
+            spent[name].append(time.process_time() - begun)
+            inputs[name] = model.inputs([placed])
+        target = int(extractor.backbone(inputs["whole"]).argmax())
+        compare("draft", inputs["whole"], inputs["draft"], target)
+        compare("bfloat16", inputs["whole"], inputs["whole"], target)
+    whole, draft = (median(spent[name]) for name in ("whole", "draft"))
+    figures = f"{whole * 1e3:.0f} ms, {draft * 1e3:.0f} ms"
+    yield Row("12 megapixels: decoded whole / as a draft", whole / draft, None, figures)
+    for name, values in alike.items():
+        yield Row(f"{name}: features and maps like the usual ones, at least", min(values), None, "cosine, correlation")
 
 
 def _rows(what: str, stages: dict[str, float], cost: Cost) -> Iterator[Row]:

@@ -47,7 +47,7 @@ def view_of(explanation: Explanation, token: str) -> dict[str, Any]:
         The picture and its 8-bit heatmap as data URLs, of at most ``LONGEST_SIDE`` pixels; where the model looked in
         them; the text alternative; and what the downloads need.
     """
-    picture = _preview(explanation.picture.to_pil())
+    picture = explanation.picture.no_larger_than(LONGEST_SIDE).to_pil()
     geometry = explanation.geometry.scaled_to(picture.size)
     heatmap = geometry.to_original(explanation.model_maps[0])
     rows, columns = geometry.seen_pixels
@@ -83,15 +83,6 @@ def text_alternative(explanation: Explanation, heatmap: np.ndarray) -> str:
     share = float((heatmap >= HOT).mean())
     covered = f"{share:.0%}" if share >= 0.01 or not share else "less than 1%"
     return f"Hottest at {across:.0%} across, {down:.0%} down; the top 10% covers {covered} of the picture."
-
-
-def _preview(picture: Image.Image) -> Image.Image:
-    """The picture, made smaller where a side is past ``LONGEST_SIDE``."""
-    factor = LONGEST_SIDE / max(picture.size)
-    if factor >= 1:
-        return picture
-    size = max(1, round(picture.width * factor)), max(1, round(picture.height * factor))
-    return picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
 
 
 def _jpeg_url(picture: Image.Image) -> str:
