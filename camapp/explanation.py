@@ -19,6 +19,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from camapp.cautions import cautions
 from camapp.errors import UsageError
 from camapp.files import safe_name, safe_stem, write_atomically
 from camapp.images.decode import Picture
@@ -99,6 +100,11 @@ class Explanation:
     def random_weights(self) -> bool:
         """Whether the model's weights are random, so that nothing here means anything."""
         return bool(self.weights["random"])
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to keep in mind before believing the maps; see ``camapp.cautions``."""
+        return cautions(self.method, self.layer, self.classes, self.raw.shape[1:], self.picture.size)
 
     @cached_property
     def maps(self) -> np.ndarray:
@@ -240,6 +246,7 @@ class Explanation:
                 "input": list(self.geometry.model),
             },
             "notes": list(self.notes),
+            "cautions": list(self.cautions),
             "seconds": round(self.seconds, 4),
             "versions": versions(),
         }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from camapp.backbones.cards import ModelCard, find_card
 from camapp.backbones.classes import ClassNames
 from camapp.backbones.weights import Weights, load_weights, obtain
 from camapp.errors import CamappError, ModelError, UsageError, did_you_mean
+from camapp.hooks.as_found import as_found
 from camapp.images.decode import Picture
 from camapp.images.geometry import Fit, Geometry, Placed, normalized, place
 
@@ -49,6 +51,16 @@ class LoadedModel:
     def name(self) -> str:
         """The card's name."""
         return self.card.name
+
+    def twin(self) -> LoadedModel:
+        """The same model once more, for another thread: calls on one network take turns, calls on twins do not.
+
+        Parameters are shared, so it takes hardly any memory; buffers and modules are its own.
+        """
+        shared = {id(parameter): parameter for parameter in self.module.parameters()}
+        with as_found(self.module):  # in its turn: a call that runs has hooks on it
+            module = copy.deepcopy(self.module, memo=shared)
+        return replace(self, module=module)
 
     def prepare(self, picture: Picture, fit: Fit | None = None) -> tuple[torch.Tensor, Geometry, list[str]]:
         """Turn a picture into this model's input.

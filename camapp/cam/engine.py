@@ -53,6 +53,12 @@ class Method(ABC):
     differentiable: bool = False
     #: Whether its maps say something of the target; some methods show what a network looks at, whatever it is asked.
     class_specific: bool = True
+    #: What it costs for one picture and target, in words.
+    cost: ClassVar[str] = "one forward and one backward"
+    #: Whether it runs the network so often that it takes seconds where others take a fraction of one.
+    runs_many: ClassVar[bool] = False
+    #: Whether it is made for some kinds of networks only, and refuses the others.
+    selective: ClassVar[bool] = False
     #: How several layers are fused; of the class, by default.
     fuse: str = "mean"
 

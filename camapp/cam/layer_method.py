@@ -40,6 +40,7 @@ class ActivationMethod(LayerMethod):
 
     needs = "activation"
     class_specific = False
+    cost = "one forward"
 
     @abstractmethod
     def combine(self, activation: torch.Tensor) -> torch.Tensor:

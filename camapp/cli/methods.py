@@ -14,7 +14,14 @@ def list_methods(as_json: JsonOption = False) -> None:
 
     if as_json:
         rows = [
-            {"name": kind.name, "title": kind.title, "summary": kind.summary(), "takes_layer": kind.takes_layer}
+            {
+                "name": kind.name,
+                "title": kind.title,
+                "summary": kind.summary(),
+                "takes_layer": kind.takes_layer,
+                "class_specific": kind.class_specific,
+                "cost": kind.cost,
+            }
             for kind in METHODS.values()
         ]
         print(json.dumps(rows, indent=2, ensure_ascii=False))

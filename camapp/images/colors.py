@@ -18,6 +18,18 @@ COLORMAPS = {
     "jet": cv2.COLORMAP_JET,
 }
 
+# Of signed values: blue below zero, orange above, as colour-blind eyes tell them apart, and near white at zero.
+DIVERGING = "difference"
+_DIVERGING_STOPS = ((0, 66, 157), (93, 150, 214), (244, 244, 244), (236, 142, 60), (158, 60, 0))
+
+
+def diverging_colors() -> np.ndarray:
+    """The 256 colours of values from -1 to 1: (256, 3) uint8 RGB; no one sign is lighter than the other."""
+    stops = np.array(_DIVERGING_STOPS, float)
+    at = np.linspace(0, len(stops) - 1, 256)
+    channels = [np.interp(at, range(len(stops)), stops[:, channel]) for channel in range(3)]
+    return np.stack(channels, 1).round().astype(np.uint8)
+
 
 def colors_of(colormap: str) -> np.ndarray:
     """The 256 colours of a colour map, from 0 to 1: (256, 3) uint8 RGB.

@@ -9,17 +9,19 @@ import numpy as np
 
 from camapp.errors import UsageError
 from camapp.images.channels import channel_grid
-from camapp.images.colors import COLORMAPS, colorize, colors_of, levels_of, png_bytes
+from camapp.images.colors import COLORMAPS, DIVERGING, colorize, colors_of, diverging_colors, levels_of, png_bytes
 from camapp.images.geometry import Geometry
 
 __all__ = [
     "ALPHA",
     "COLORMAPS",
+    "DIVERGING",
     "VEIL",
     "channel_grid",
     "checked_paint",
     "colorize",
     "colors_of",
+    "diverging_colors",
     "heatmap_16bit",
     "levels_of",
     "opacities",
@@ -35,13 +37,19 @@ ALPHA, VEIL = 0.7, 4.0
 BAND_PIXELS = 2**18
 
 
-def opacities(alpha: float) -> np.ndarray:
+def opacities(alpha: float, *, signed: bool = False) -> np.ndarray:
     """The opacity of each of 256 levels of heat, (256,): ``alpha ** (1 + 4 * (1 - heat))``.
 
     It is ``alpha`` at the hottest and rises with the heat, so that cold parts are not veiled; 0 and 1 are 0 and 1 at
     every level.
+
+    Args:
+        alpha: 0 to 1.
+        signed: levels 0 to 255 are values from -1 to 1, whose heat is their magnitude.
     """
-    return alpha ** (1 + VEIL * (1 - np.arange(256) / 255))
+    levels = np.arange(256) / 255
+    heat = np.abs(2 * levels - 1) if signed else levels
+    return alpha ** (1 + VEIL * (1 - heat))
 
 
 def checked_paint(alpha: float, colormap: str, hide_below: float = 0.0) -> None:
@@ -61,18 +69,20 @@ def overlay(
     colormap: str = "viridis",
     hide_below: float = 0.0,
     frame: bool = True,
+    signed: bool = False,
 ) -> np.ndarray:
     """A heatmap laid over its picture.
 
     Args:
         rgb: (H, W, 3) uint8.
-        heatmap: (H, W) in [0, 1], of the same size.
+        heatmap: (H, W) in [0, 1], of the same size; in [-1, 1] where ``signed``.
         geometry: says which part the model saw; the rest of the picture is left as it is.
         alpha: opacity where the map is hottest; cooler places show more of the picture, see ``opacities``. 0 shows
             only the picture, 1 only the heatmap.
-        colormap: one of ``COLORMAPS``.
-        hide_below: leave the picture as it is where the heatmap is below this value, 0-1.
+        colormap: one of ``COLORMAPS``; for signed maps there is one, blue for negative and orange for positive values.
+        hide_below: leave the picture as it is where the heatmap (its magnitude) is below this value, 0-1.
         frame: outline what the model saw, where that is not all.
+        signed: the values have signs.
 
     Returns:
         (H, W, 3) uint8 RGB.
@@ -85,22 +95,25 @@ def overlay(
     checked_paint(alpha, colormap, hide_below)
     rows, columns = geometry.seen_pixels if geometry else (slice(None), slice(None))
     painted = np.array(rgb)
-    _mix(painted[rows, columns], heatmap[rows, columns], alpha, colormap, hide_below)
+    part = heatmap[rows, columns]
+    if signed:
+        _mix(painted[rows, columns], (part + 1) / 2, alpha, DIVERGING, np.abs(part) < hide_below)
+    else:
+        _mix(painted[rows, columns], part, alpha, colormap, part < hide_below)
     if frame and geometry and not geometry.sees_all:
         _dashed_frame(painted, rows, columns)
     return painted
 
 
-def _mix(painted: np.ndarray, heat: np.ndarray, alpha: float, colormap: str, hide_below: float) -> None:
+def _mix(painted: np.ndarray, heat: np.ndarray, alpha: float, colormap: str, hidden: np.ndarray) -> None:
     """Lay the colours over ``painted`` in place, band by band: the indices of 50 megapixels at once take gigabytes."""
     tables = _mixtures(colormap, alpha)
     rows = max(1, BAND_PIXELS // max(1, heat.shape[1]))
     for top in range(0, len(heat), rows):
-        band, hot = painted[top : top + rows], heat[top : top + rows]
-        level = levels_of(hot).astype(np.intp) << 8
+        band, away = painted[top : top + rows], hidden[top : top + rows]
+        level = levels_of(heat[top : top + rows]).astype(np.intp) << 8
         for channel, table in enumerate(tables):
-            mixed = table.take(level | band[..., channel])
-            band[..., channel] = np.where(hot < hide_below, band[..., channel], mixed) if hide_below else mixed
+            band[..., channel] = np.where(away, band[..., channel], table.take(level | band[..., channel]))
 
 
 @lru_cache(maxsize=8)
@@ -109,7 +122,9 @@ def _mixtures(colormap: str, alpha: float) -> np.ndarray:
 
     Looked up, a picture takes a fifth of the time that it takes computed, and comes out the same.
     """
-    colors, weights = colors_of(colormap).astype(np.float64), opacities(alpha)[:, None]
+    signed = colormap == DIVERGING
+    colors = (diverging_colors() if signed else colors_of(colormap)).astype(np.float64)
+    weights = opacities(alpha, signed=signed)[:, None]
     values = np.arange(256.0)[:, None]
     mixed = np.rint(values * (1 - weights)[:, None] + (colors * weights)[:, None])  # (level, value, channel)
     return np.ascontiguousarray(np.moveaxis(mixed.astype(np.uint8), -1, 0).reshape(3, -1))

@@ -19,12 +19,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from camapp.errors import UsageError
 from camapp.images.decode import Limits
-from camapp.ui import look
 from camapp.ui.environment import refuse_vibe_mode
 from camapp.ui.foreign import refuse_urls
+from camapp.ui.frame import look
 
 HOST = "127.0.0.1"
-WORKERS = 8
+WORKERS = 64  # most of them wait for the scheduler, which runs two tasks at a time
 SESSIONS = 200
 MOST_TORCH_THREADS = 8
 
@@ -39,13 +39,14 @@ class Page(gr.Blocks):
 
     Args:
         routes: answered by the same server, before Gradio's own.
+        style: the page's style sheet.
         options: as for ``gr.Blocks``.
     """
 
-    def __init__(self, routes: list[BaseRoute], **options: Any) -> None:
+    def __init__(self, routes: list[BaseRoute], style: str, **options: Any) -> None:
         refuse_urls()
         super().__init__(analytics_enabled=False, delete_cache=(600, 3600), **options)
-        self._routes = routes
+        self._routes, self._style = routes, style
 
     def launch(self, *arguments: Any, **options: Any) -> Any:
         """Serve the page, on 127.0.0.1 unless ``server_name`` or ``GRADIO_SERVER_NAME`` says otherwise.
@@ -55,7 +56,7 @@ class Page(gr.Blocks):
         """
         refuse_vibe_mode()
         host = options.get("server_name") or os.environ.get("GRADIO_SERVER_NAME") or HOST
-        options |= {"server_name": host, **_kept_settings(self._routes)}
+        options |= {"server_name": host, **_kept_settings(self._routes, self._style)}
         options.setdefault("quiet", True)
         blocking = not options.get("prevent_thread_lock", False)
         torch.set_num_threads(_torch_threads())
@@ -173,7 +174,7 @@ def content_security_policy() -> str:
     )
 
 
-def _kept_settings(routes: list[BaseRoute]) -> dict[str, Any]:
+def _kept_settings(routes: list[BaseRoute], style: str) -> dict[str, Any]:
     """What no caller of ``launch`` changes."""
     health = Route("/healthz", lambda request: JSONResponse({"status": "ok"}))
     return {
@@ -192,7 +193,7 @@ def _kept_settings(routes: list[BaseRoute]) -> dict[str, Any]:
         "state_session_capacity": SESSIONS,
         "footer_links": ["api"],  # hidden by the style sheet; the title bar has a button for it
         "theme": look.theme(),
-        "css": look.style(),
+        "css": style,
         "head": look.head(),
         "app_kwargs": {"middleware": [Middleware(Guard)], "routes": [health, *routes]},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from camapp.backbones.cards import find_card, list_cards
 from camapp.backbones.load import LoadedModel, build, read_labels
 from camapp.backbones.weights import locate
 from camapp.errors import ModelError, TargetError, UsageError, WeightsError
+from camapp.hooks.as_found import as_found
 from camapp.images.decode import decode
 from camapp.loading import load_model
 from camapp.resources import resource_folder
@@ -319,3 +321,35 @@ def test_a_short_name_never_means_a_longer_word() -> None:
     assert model.labels[model.class_index("catam")] == "catamaran"
     assert model.labels[model.class_index("egyptian")] == "Egyptian cat"
     assert model.labels[model.class_index("tiger cat")] == "tiger cat"
+
+
+def test_a_twin_gives_the_same_numbers_from_the_same_parameters_and_modules_of_its_own(lite0: LoadedModel) -> None:
+    twin = lite0.twin()
+    inputs = torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(twin.module(inputs), lite0.module(inputs), rtol=0, atol=0)
+    pairs = list(zip(twin.module.parameters(), lite0.module.parameters(), strict=True))
+    assert all(one is other for one, other in pairs)
+    assert not set(map(id, twin.module.modules())) & set(map(id, lite0.module.modules()))
+    assert not twin.module.training
+
+
+def test_twins_do_not_wait_for_each_other(lite0: LoadedModel) -> None:
+    twin, done = lite0.twin(), threading.Event()
+    with as_found(lite0.module):  # a call that takes its time
+        thread = threading.Thread(target=lambda: (as_found(twin.module).__enter__(), done.set()), daemon=True)
+        thread.start()
+        assert done.wait(5)
+
+
+def test_a_twin_made_while_a_call_runs_has_none_of_its_hooks(lite0: LoadedModel) -> None:
+    made: list[LoadedModel] = []
+    with as_found(lite0.module):
+        handle = lite0.module.register_forward_hook(lambda *_: None)
+        thread = threading.Thread(target=lambda: made.append(lite0.twin()), daemon=True)
+        thread.start()
+        thread.join(0.3)
+        assert not made  # it waits for its turn
+        handle.remove()
+    thread.join(10)
+    assert not made[0].module._forward_hooks

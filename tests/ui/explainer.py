@@ -50,6 +50,25 @@ class Explainer:
         self.page.locator(f"#{control} [role=option]").filter(has_text=text).first.wait_for()
         box.press("Enter")
 
+    def pick(self, control: str, value: str) -> None:
+        """Open a picker and click one of its options, as a hand does."""
+        picker = self.page.locator(f"#{control}")
+        if not picker.locator(".picker-panel").is_visible():
+            picker.locator(".picker-button").click()
+        picker.locator("label").filter(has=self.page.locator(f"input[value='{value}']")).click()
+
+    def pick_only(self, control: str, value: str) -> None:
+        """Of a picker that takes several: pick one, and put away what was picked before."""
+        before = self.picked(control)
+        self.pick(control, value)
+        for one in before:
+            self.pick(control, one)
+        self.page.keyboard.press("Escape")
+
+    def picked(self, control: str) -> list[str]:
+        """What is picked."""
+        return self.page.locator(f"#{control} input:checked").evaluate_all("boxes => boxes.map(one => one.value)")
+
     def turn(self, knob: str, value: int) -> None:
         """Set one of the viewer's sliders, as a drag does."""
         self.page.locator(f".viewer-{knob}").fill(str(value))

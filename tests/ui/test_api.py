@@ -41,9 +41,10 @@ def uploaded(http: httpx.Client, path: Path = CAT) -> dict[str, Any]:
     return {"path": answer.json()[0], "meta": {"_type": "gradio.FileData"}}
 
 
-def call(http: httpx.Client, *data: Any) -> str:
-    """The events of one call, as the server sends them."""
-    answer = http.post("gradio_api/call/explain", json={"data": list(data)})
+def call(http: httpx.Client, picture: Any) -> str:
+    """The events of one call with the usual choices, as the server sends them."""
+    data = [picture, "efficientnet_lite0", "", "gradcam", "", "", "model"]
+    answer = http.post("gradio_api/call/explain", json={"data": data})
     return http.get(f"gradio_api/call/explain/{answer.json()['event_id']}").text
 
 
@@ -80,7 +81,7 @@ def test_the_api_is_documented_under_its_name_and_shows_nothing_else(client: Cli
     assert set(described["named_endpoints"]) == {"/explain"}
     assert not described["unnamed_endpoints"]
     names = [one["parameter_name"] for one in described["named_endpoints"]["/explain"]["parameters"]]
-    assert names == ["picture", "model", "layer", "method", "target"]
+    assert names == ["picture", "model", "layer", "method", "target", "compare_with", "fit"]
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,10 @@ def test_the_api_is_documented_under_its_name_and_shows_nothing_else(client: Cli
         ({"target": "unicorn"}, 'no class "unicorn"'),
         ({"target": "1000"}, "no class 1000"),
         ({"target": "-2"}, "no class -2"),
+        ({"layer": "bn2,blocks.1,blocks.2,blocks.3"}, "4 layers are too many"),
+        ({"compare_with": "unicorn"}, 'no class "unicorn"'),
+        ({"target": "tabby", "compare_with": "tabby"}, "compared with itself"),
+        ({"fit": "squash"}, "squash"),
     ],
 )
 def test_unknown_names_are_refused_in_words(client: Client, options: dict[str, str], message: str) -> None:
@@ -109,7 +114,7 @@ def test_odd_pictures_are_explained_or_refused_in_words(http: httpx.Client, tmp_
     if sent.status_code == 413:
         assert path.stat().st_size > 20 * 2**20
         return
-    events = call(http, {"path": sent.json()[0]}, "efficientnet_lite0", "", "gradcam", "")
+    events = call(http, {"path": sent.json()[0]})
     if odd.refusal:
         assert "event: error" in events
         message = json.loads(events.split("data: ")[-1])["error"]
@@ -123,7 +128,7 @@ def test_odd_pictures_are_explained_or_refused_in_words(http: httpx.Client, tmp_
 @pytest.mark.parametrize("path", ["/etc/passwd", str(CAT)])
 @pytest.mark.parametrize("more", [{}, {"orig_name": "x.svg"}, {"meta": {"_type": "gradio.FileData"}}])
 def test_a_file_of_the_server_is_not_taken_for_an_upload(http: httpx.Client, path: str, more: dict[str, Any]) -> None:
-    events = call(http, {"path": path, **more}, "efficientnet_lite0", "", "gradcam", "")
+    events = call(http, {"path": path, **more})
     assert "event: error" in events
     assert "event: complete" not in events
     assert "text, not a picture" not in events  # it was not even opened
@@ -131,7 +136,7 @@ def test_a_file_of_the_server_is_not_taken_for_an_upload(http: httpx.Client, pat
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x.png", "https://example.com/x.png"])
 def test_a_picture_by_url_is_not_taken(http: httpx.Client, server: Any, url: str) -> None:
-    events = call(http, {"path": url, "meta": {"_type": "gradio.FileData"}}, "efficientnet_lite0", "", "gradcam", "")
+    events = call(http, {"path": url, "meta": {"_type": "gradio.FileData"}})
     assert "event: error" in events
     assert "event: complete" not in events
     assert server.foreign_lookups == set()
@@ -147,12 +152,12 @@ def test_the_server_fetches_no_url_for_anyone(http: httpx.Client, server: Any, r
 
 def test_a_picture_as_data_is_not_taken(http: httpx.Client) -> None:
     data = {"url": "data:image/png;base64,iVBORw0KGgo=", "meta": {"_type": "gradio.FileData"}}
-    events = call(http, data, "efficientnet_lite0", "", "gradcam", "")
+    events = call(http, data)
     assert "event: error" in events
 
 
 def test_errors_say_nothing_of_the_servers_files(http: httpx.Client, server: Any) -> None:
-    events = call(http, {"path": str(CAT)}, "efficientnet_lite0", "", "gradcam", "")
+    events = call(http, {"path": str(CAT)})
     assert str(server.folder) not in events
     assert "Traceback" not in events
 

@@ -121,8 +121,8 @@ def test_a_new_picture_is_explained_for_its_own_top_class(explainer: Any) -> Non
 
 def test_another_layer_gives_another_map_of_that_layers_size(explainer: Any, explained: Any) -> None:
     explainer.sample("chelsea")
-    expect(explainer.page.locator("#layer input")).to_have_value("bn2 · 1280 × 7 × 7 · recommended")
-    explainer.after(lambda: explainer.choose("layer", "blocks.4.2.conv_pwl"))
+    expect(explainer.page.locator("#layers .picker-button")).to_have_text("bn2 · 1280 × 7 × 7")
+    explainer.after(lambda: explainer.pick_only("layers", "blocks.4.2.conv_pwl"))
     assert explainer.facts["Layer"] == "blocks.4.2.conv_pwl (112 × 14 × 14)"
     values = np.load(io.BytesIO(Path(explainer.download("values").path()).read_bytes()))
     np.testing.assert_array_equal(values, explained(layer="blocks.4.2.conv_pwl").heatmap())
@@ -130,13 +130,13 @@ def test_another_layer_gives_another_map_of_that_layers_size(explainer: Any, exp
 
 def test_another_method_gives_its_own_map_and_chooses_its_own_layers(explainer: Any, explained: Any) -> None:
     explainer.sample("chelsea")
-    expect(explainer.page.locator("#method input")).to_have_value("Grad-CAM")
-    explainer.after(lambda: explainer.choose("method", "Sharper (fused)"))
+    expect(explainer.page.locator("#method .picker-button")).to_have_text("Grad-CAM")
+    explainer.after(lambda: explainer.pick("method", "fused"))
     assert explainer.facts["Layer"].startswith("bn2 + blocks.6.0.bn1 + blocks.5.0.bn1")
     values = np.load(io.BytesIO(Path(explainer.download("values").path()).read_bytes()))
     np.testing.assert_array_equal(values, explained(method="fused").heatmap())
-    explainer.after(lambda: explainer.choose("method", "FullGrad"))  # looks at no layer, whichever is chosen
-    assert explainer.facts["Method"] == "FullGrad"
+    explainer.after(lambda: explainer.pick("method", "fullgrad"))  # looks at no layer, whichever is chosen
+    assert explainer.facts["Method"].startswith("FullGrad: ")
     assert explainer.facts["Layer"] == "the whole network"
     values = np.load(io.BytesIO(Path(explainer.download("values").path()).read_bytes()))
     np.testing.assert_array_equal(values, explained(method="fullgrad").heatmap())
@@ -144,10 +144,10 @@ def test_another_method_gives_its_own_map_and_chooses_its_own_layers(explainer: 
 
 def test_of_choices_made_in_a_hurry_the_last_one_is_shown(explainer: Any) -> None:
     explainer.sample("chelsea")
-    for layer in ("blocks.2.1.conv_pwl", "blocks.3.2.conv_pwl", "blocks.4.2.conv_pwl"):
-        explainer.choose("layer", layer)
-    expect(explainer.page.locator("#summary")).to_contain_text("blocks.4.2.conv_pwl (112 × 14 × 14)")
-    expect(explainer.page.locator("#layer input")).to_have_value("blocks.4.2.conv_pwl · 112 × 14 × 14")
+    for method in ("layercam", "eigencam", "xgradcam"):
+        explainer.pick("method", method)
+    expect(explainer.page.locator("#summary")).to_contain_text("XGrad-CAM: ")
+    assert explainer.picked("method") == ["xgradcam"]
 
 
 def test_another_model_brings_its_own_layers_and_explains_again(explainer: Any) -> None:
@@ -155,7 +155,7 @@ def test_another_model_brings_its_own_layers_and_explains_again(explainer: Any) 
     explainer.after(lambda: explainer.choose("model", "EfficientNet-Lite1"))
     assert explainer.facts["Model"] == "EfficientNet-Lite1"
     assert "cat" in explainer.classes[0]
-    explainer.after(lambda: explainer.choose("layer", "blocks.6.0.conv_pwl"))
+    explainer.after(lambda: explainer.pick_only("layers", "blocks.6.0.conv_pwl"))
 
 
 def test_only_models_with_weights_here_are_offered_and_the_others_are_named(explainer: Any) -> None:
@@ -191,7 +191,7 @@ def test_clearing_the_picture_clears_the_result(explainer: Any) -> None:
     expect(explainer.viewer).to_contain_text("No picture yet")
     expect(explainer.page.locator("#status")).to_contain_text("Ready")
     assert explainer.classes == []
-    explainer.page.locator("#run").click()
+    explainer.page.locator("#explain-run").click()
     expect(explainer.page.locator("#status")).to_contain_text("There is no picture yet")
 
 
@@ -259,7 +259,7 @@ def test_the_title_bar_opens_the_description_of_the_api(explainer: Any) -> None:
     expect(described).to_contain_text("/explain")
     expect(described).to_contain_text("Show where a model looks in one picture.")
     expect(described).to_contain_text("picture.jpg")
-    described.get_by_text("Accepts 5 parameters").wait_for()
+    described.get_by_text("Accepts 7 parameters").wait_for()
     # Gradio's panel asks for two services that are switched off
     explainer.faults[:] = [one for one in explainer.faults if "/mcp/" not in one and "/monitoring/" not in one]
 
@@ -267,7 +267,8 @@ def test_the_title_bar_opens_the_description_of_the_api(explainer: Any) -> None:
 def test_on_a_dark_phone_the_result_comes_right_below_the_picture(open_page: Any) -> None:
     phone = open_page("?__theme=dark", viewport={"width": 390, "height": 844}, has_touch=True)
     phone.sample("chelsea")
-    boxes = {name: phone.page.locator(f"#{name}").bounding_box() for name in ("input", "result", "settings")}
-    assert boxes["input"]["y"] < boxes["result"]["y"] < boxes["settings"]["y"]
+    parts = ("selection-picture", "explain-panel", "choices")
+    above, result, below = (phone.page.locator(f"#{name}").bounding_box() for name in parts)
+    assert above["y"] < result["y"] < below["y"]
     assert phone.page.evaluate("document.documentElement.scrollWidth") <= 390
     assert phone.page.evaluate("document.body.classList.contains('dark')")

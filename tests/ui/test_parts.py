@@ -24,18 +24,20 @@ from camapp.features.probe import fit_probe
 from camapp.features.saved import ProbeSettings, save_probe
 from camapp.images.geometry import Geometry
 from camapp.loading import load_model
-from camapp.ui import models as pool_room
-from camapp.ui import results as results_room
-from camapp.ui.api import explain_checked
 from camapp.ui.environment import KEPT_SECONDS, new_result_folder, private_folder, refuse_vibe_mode
-from camapp.ui.messages import UNEXPECTED, worded
-from camapp.ui.models import ModelPool
-from camapp.ui.results import Results
-from camapp.ui.samples import SAMPLES, sample_path
+from camapp.ui.explain.choices import Choices, Explained, explain_choices
+from camapp.ui.explain.downloads import keep_explanation
+from camapp.ui.explain.summary import percent
+from camapp.ui.explain.viewer import LONGEST_SIDE, view_of
+from camapp.ui.frame import models as pool_room
+from camapp.ui.frame import results as results_room
+from camapp.ui.frame.messages import UNEXPECTED, worded
+from camapp.ui.frame.models import ModelPool
+from camapp.ui.frame.results import Results
+from camapp.ui.frame.samples import SAMPLES, sample_path
+from camapp.ui.frame.scheduler import Task
+from camapp.ui.frame.uploads import uploaded
 from camapp.ui.server import content_security_policy
-from camapp.ui.summary import percent
-from camapp.ui.uploads import uploaded
-from camapp.ui.viewer import LONGEST_SIDE, view_of
 from tests.ui.served import ASSETS
 
 
@@ -47,6 +49,11 @@ def pool() -> ModelPool:
 @pytest.fixture(scope="module")
 def explanation(pool: ModelPool) -> Explanation:
     return explain(pool.load("efficientnet_lite0"), ASSETS / "chelsea.jpg")
+
+
+def explain_now(pool: ModelPool, *values: Any, **options: Any) -> Explained:
+    """Explain choices at once, without a queue."""
+    return explain_choices(pool, Choices(*values, **options), Task(lambda task: None, "test"))
 
 
 def test_the_private_folder_is_this_users_alone_and_is_the_one_gradio_uses() -> None:
@@ -149,8 +156,8 @@ def test_layers_have_maps_come_deepest_first_and_one_is_recommended(pool: ModelP
 
 @pytest.mark.parametrize("target", [-1, "-1", "", None])
 def test_no_class_means_the_top_prediction(pool: ModelPool, target: Any) -> None:
-    found, _, _ = explain_checked(pool, str(ASSETS / "chelsea.jpg"), "efficientnet_lite0", "", "gradcam", target)
-    assert found.classes[0].label == "tiger cat"
+    found = explain_now(pool, str(ASSETS / "chelsea.jpg"), "efficientnet_lite0", target=target)
+    assert found.explanation.classes[0].label == "tiger cat"
 
 
 @given(width=st.integers(1, 4000), height=st.integers(1, 4000), factor=st.floats(0.05, 1), left=st.floats(-50, 500))
@@ -170,7 +177,7 @@ def test_the_preview_of_a_picture_that_fits_is_at_its_own_size(explanation: Expl
     view = view_of(explanation, "token")
     assert max(view["size"]) <= LONGEST_SIDE
     assert view["size"] == view["original"] == (451, 300)
-    assert tuple(view["peak"]) == explanation.peak()
+    assert tuple(view["maps"][0]["peak"]) == explanation.peak()
     rows, columns = explanation.geometry.seen_pixels
     assert view["seen"] == [columns.start, rows.start, columns.stop, rows.stop]
 
@@ -180,10 +187,8 @@ def test_results_are_found_by_token_until_there_are_too_many(
 ) -> None:
     monkeypatch.setattr(results_room, "MOST_KEPT", 2)
     results = Results()
-    tokens = [results.keep(explanation) for _ in range(3)]
-    assert results.find(tokens[0]) is None
-    assert results.find(tokens[1]) is explanation
-    assert results.find(tokens[2]) is explanation
+    tokens = [keep_explanation(results, explanation) for _ in range(3)]
+    assert [results.holds(token) for token in tokens] == [False, True, True]
     assert len(set(tokens)) == 3
 
 
@@ -192,8 +197,8 @@ def test_results_are_given_up_when_their_pictures_take_too_much_memory(
 ) -> None:
     monkeypatch.setattr(results_room, "MOST_BYTES", 2 * explanation.picture.rgb.nbytes)
     results = Results()
-    tokens = [results.keep(explanation) for _ in range(4)]
-    assert [results.find(token) is not None for token in tokens] == [False, False, True, True]
+    tokens = [keep_explanation(results, explanation) for _ in range(4)]
+    assert [results.holds(token) for token in tokens] == [False, False, True, True]
 
 
 def test_results_go_when_their_time_is_over_even_if_nobody_asks_any_more(
@@ -201,8 +206,8 @@ def test_results_go_when_their_time_is_over_even_if_nobody_asks_any_more(
 ) -> None:
     monkeypatch.setattr(results_room, "KEPT_SECONDS", 0.6)
     results = Results()
-    token = results.keep(explanation)
-    assert results.find(token) is explanation
+    token = keep_explanation(results, explanation)
+    assert results.holds(token)
     deadline = time.monotonic() + 10
     while results._kept and time.monotonic() < deadline:
         time.sleep(0.02)

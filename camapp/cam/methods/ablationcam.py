@@ -57,6 +57,8 @@ class AblationCAM(Method):
 
     name = "ablationcam"
     title = "Ablation-CAM"
+    cost = "the network behind the layer again for each channel"
+    runs_many = True
 
     def __init__(
         self,

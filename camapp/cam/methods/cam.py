@@ -29,6 +29,8 @@ class CAM(LayerMethod):
 
     name = "cam"
     title = "CAM"
+    cost = "one forward"
+    selective = True
     needs = "activation"
 
     def read(

@@ -72,6 +72,7 @@ class FullGrad(Method):
 
     name = "fullgrad"
     title = "FullGrad"
+    cost = "one forward, and one backward through the whole network"
     takes_layer = False
 
     def parts(self, inputs: torch.Tensor, targets: Targets | None = None) -> FullGradParts:

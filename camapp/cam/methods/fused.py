@@ -52,6 +52,7 @@ class Fused(Method):
 
     name = "fused"
     title = "Fused"
+    cost = "one forward and one backward, of two pictures"
     differentiable = True
     fuse = "geometric"
 

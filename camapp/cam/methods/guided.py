@@ -85,6 +85,7 @@ class GuidedBackprop(_GuidedMethod):
 
     name = "guidedbackprop"
     title = "Guided Backpropagation"
+    cost = "one forward, and one backward through the whole network"
     takes_layer = False
 
     def _colours(
@@ -114,6 +115,7 @@ class GuidedGradCAM(_GuidedMethod):
 
     name = "guidedgradcam"
     title = "Guided Grad-CAM"
+    cost = "two forwards, and two backwards, one of them through the whole network"
 
     def __init__(
         self, model: nn.Module | LoadedModel, layer: LayerChoice = None, *, output: How = None, fuse: str | None = None

@@ -65,6 +65,7 @@ class LeGrad(Method):
 
     name = "legrad"
     title = "LeGrad"
+    selective = True
     takes_layer = False
 
     def __init__(

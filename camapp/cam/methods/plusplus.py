@@ -84,6 +84,7 @@ class SmoothGradCAMPlusPlus(LayerMethod):
 
     name = "smoothgradcam++"
     title = "Smooth Grad-CAM++"
+    cost = "a forward and a backward for each noisy copy"
     needs = "gradient"
     differentiable = False
 

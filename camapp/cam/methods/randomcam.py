@@ -40,6 +40,7 @@ class RandomCAM(LayerMethod):
 
     name = "randomcam"
     title = "RandomCAM"
+    cost = "one forward"
     needs = "activation"
     class_specific = False  # another target draws other weights, which say nothing of it
 

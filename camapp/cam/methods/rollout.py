@@ -56,6 +56,8 @@ class AttentionRollout(Method):
 
     name = "rollout"
     title = "Attention rollout"
+    cost = "one forward"
+    selective = True
     takes_layer = False
     class_specific = False
 

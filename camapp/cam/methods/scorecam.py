@@ -66,6 +66,8 @@ class ScoreCAM(Method):
 
     name = "scorecam"
     title = "Score-CAM"
+    cost = "a forward for each channel"
+    runs_many = True
 
     def __init__(
         self,

@@ -75,6 +75,8 @@ class SESS(Wrapper):
 
     name = "sess"
     title = "SESS"
+    cost = "a forward and a backward for each of about a hundred windows"
+    runs_many = True
     differentiable = False
 
     def __init__(

@@ -25,6 +25,7 @@ class ShapleyCAM(CurvatureMethod):
 
     name = "shapleycam"
     title = "ShapleyCAM"
+    cost = "one forward and two backwards"
     differentiable = False  # its map holds second derivatives, which are given without a graph of their own
 
     def weigh(self, activation: torch.Tensor, gradient: torch.Tensor, curvature: torch.Tensor) -> torch.Tensor:

@@ -54,6 +54,7 @@ class Smooth(Wrapper):
 
     name = "smooth"
     title = "Smooth"
+    cost = "a forward and a backward for each altered copy"
 
     def __init__(
         self,

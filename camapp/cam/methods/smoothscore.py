@@ -55,6 +55,7 @@ class SSCAM(ScoreCAM):
 
     name = "sscam"
     title = "SS-CAM"
+    cost = "several forwards for each channel"
 
     def __init__(
         self,
@@ -156,6 +157,7 @@ class ISCAM(ScoreCAM):
 
     name = "iscam"
     title = "IS-CAM"
+    cost = "several forwards for each channel"
 
     def __init__(
         self,

@@ -1,13 +1,7 @@
 // Runs as the body of a function of Gradio's. Everything is written as text: labels, notes and file names are not ours.
 
+const { make } = window.camapp;
 const root = element.querySelector(".summary");
-
-function make(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
 
 function classButton(one, explained) {
   const button = make(
@@ -25,7 +19,7 @@ function show() {
   const focused = root.querySelector("button:focus")?.dataset.class;
   root.replaceChildren();
   delete root.dataset.token;
-  if (!value || !value.classes) return;
+  if (!value || !value.classes) return window.camapp.badge("time", "");
   for (const warning of value.warnings) root.append(make("p", { class: "summary-warning" }, warning));
   root.append(
     make(
@@ -41,6 +35,10 @@ function show() {
     const notes = value.notes.map((note) => make("li", {}, note));
     root.append(make("section", {}, make("h2", {}, "Notes"), make("ul", { class: "summary-notes" }, ...notes)));
   }
+  const link = ["Copy link", () => location.href];
+  root.append(make("section", { class: "summary-copies" }, window.camapp.copyBar([link, ...value.copies])));
+  window.camapp.address(value.address);
+  window.camapp.badge("time", value.badge);
   if (focused) root.querySelector(`button[data-class="${focused}"]`)?.focus();
   root.dataset.token = value.token;
 }

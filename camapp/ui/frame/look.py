@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import gradio as gr
+
+from camapp.images.render import COLORMAPS, DIVERGING, colors_of, diverging_colors
 
 _HERE = Path(__file__).parent
 
@@ -38,11 +43,28 @@ def theme() -> gr.themes.Base:
     )
 
 
-def style() -> str:
-    """The page's style sheet."""
-    return (_HERE / "page.css").read_text(encoding="utf-8")
+def style(tabs: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """The page's style sheet, with the rules that show the open tab's parts only.
+
+    Args:
+        tabs: name of each, and which parts of the shared selection it shows.
+    """
+    return (_HERE / "page.css").read_text(encoding="utf-8") + "\n".join(_shown(name, shows) for name, shows in tabs)
 
 
 def head() -> str:
-    """The page's script, as an element of its head."""
-    return f"<script>\n{(_HERE / 'page.js').read_text(encoding='utf-8')}</script>\n"
+    """The page's scripts, as an element of its head."""
+    scripts = "".join((_HERE / name).read_text(encoding="utf-8") for name in ("library.js", "address.js", "page.js"))
+    return f"<script>\n{scripts}</script>\n"
+
+
+@lru_cache(maxsize=1)
+def encoded_colormaps() -> dict[str, str]:
+    """The colour maps as the page's scripts read them: 256 RGB triples in base64, by name."""
+    maps = {**{name: colors_of(name) for name in COLORMAPS}, DIVERGING: diverging_colors()}
+    return {name: base64.b64encode(colors.tobytes()).decode() for name, colors in maps.items()}
+
+
+def _shown(tab: str, shows: Sequence[str]) -> str:
+    parts = [f"#{tab}-panel", f"#{tab}-controls", *(f"#selection-{part}" for part in shows)]
+    return ", ".join(f'body[data-tab="{tab}"] {part}' for part in parts) + " { display: flex !important; }"

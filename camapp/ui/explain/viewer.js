@@ -1,16 +1,15 @@
 // Runs as the body of a function of Gradio's: `element` is the component, `props.value` what view_of() made, and
 // watch() tells of a new value. Nothing here asks the server for anything.
 
+const { make, pixelsOf } = window.camapp;
 const part = (name) => element.querySelector(`.viewer-${name}`);
 const root = element.querySelector(".viewer");
 const canvas = part("canvas");
 const context = canvas.getContext("2d", { willReadFrequently: true });
 const knobs = { opacity: part("opacity"), threshold: part("threshold"), split: part("split"), colors: part("colors") };
 
-const colormaps = Object.fromEntries(
-  Object.entries(props.colormaps).map(([name, encoded]) => [name, Uint8Array.from(atob(encoded), (c) => c.charCodeAt(0))]),
-);
-for (const name of Object.keys(colormaps)) {
+const colormaps = window.camapp.addColormaps(props.colormaps);
+for (const name of props.choices) {
   knobs.colors.add(new Option(name, name));
 }
 
@@ -18,18 +17,6 @@ const invitation = { title: part("empty-title").textContent, text: part("empty-t
 let view = null; // the value on show, with its pixels
 let cross = { x: 0, y: 0 };
 let waiting = false;
-
-async function pixelsOf(url, width, height) {
-  const image = new Image();
-  image.src = url;
-  await image.decode();
-  const sheet = document.createElement("canvas");
-  sheet.width = width;
-  sheet.height = height;
-  const ink = sheet.getContext("2d", { willReadFrequently: true });
-  ink.drawImage(image, 0, 0, width, height);
-  return ink.getImageData(0, 0, width, height).data;
-}
 
 async function show() {
   const value = props.value;
@@ -41,33 +28,65 @@ async function show() {
     canvas.setAttribute("aria-label", "No heatmap yet");
     canvas.width = canvas.height = 1;
     delete root.dataset.token;
+    if (value?.stale && window.camapp.isOpen("explain")) trigger("wanted");
     return;
   }
   const [width, height] = value.size;
-  const [picture, heat] = await Promise.all([pixelsOf(value.picture, width, height), pixelsOf(value.heatmap, width, height)]);
+  const [picture, ...heats] = await Promise.all(
+    [value.picture, ...value.maps.map((map) => map.levels)].map((url) => pixelsOf(url, width, height)),
+  );
   if (props.value !== value) return; // a newer one came while this one was decoded
-  view = { ...value, width, height, picture, heat };
+  view = { ...value, width, height, picture, heats };
   canvas.width = width;
   canvas.height = height;
   canvas.style.setProperty("--ratio", width / height);
-  cross = { x: value.peak[0], y: value.peak[1] };
-  canvas.setAttribute("aria-label", `Heatmap of ${value.label}. ${value.alternative} Arrow keys read its values.`);
-  part("words").textContent = value.alternative;
   root.dataset.state = "result";
+  drawModes();
+  showMap(value.maps.length - 1); // of two classes, what sets them apart
+  root.dataset.token = value.token; // last: what is on show is this result
+}
+
+// Buttons for class A, class B and their difference, where there are two.
+function drawModes() {
+  const names = view.maps.length > 1 ? ["A", "B", "A − B"] : [];
+  part("modes").hidden = !names.length;
+  part("modes").replaceChildren(
+    ...names.map((name, index) => {
+      const label = index < 2 ? `${name}: ${view.maps[index].label}` : name;
+      const button = make("button", { type: "button" }, label);
+      button.addEventListener("click", () => showMap(index));
+      return button;
+    }),
+  );
+}
+
+function showMap(index) {
+  const map = view.maps[index];
+  view.map = map;
+  view.which = ["a", "b", "difference"][index];
+  view.heat = view.heats[index];
+  cross = { x: map.peak[0], y: map.peak[1] };
+  [...part("modes").children].forEach((button, at) => button.setAttribute("aria-pressed", String(at === index)));
+  canvas.setAttribute("aria-label", `Heatmap of ${map.label}. ${map.alternative} Arrow keys read its values.`);
+  part("words").textContent = map.alternative;
+  part("low").textContent = map.signed ? "−1" : "0";
+  part("legend").setAttribute("aria-label", map.signed ? "Colours from −1, blue, to 1, orange" : "Colours from 0, cold, to 1, hot");
+  knobs.colors.disabled = Boolean(map.signed);
   draw();
   readOut(cross.x, cross.y);
-  root.dataset.token = value.token; // last: what is on show is this result
 }
 
 function draw() {
   if (!view) return;
   const { width, height, picture, heat, seen } = view;
-  const opacity = view.blank ? 0 : knobs.opacity.value / 100; // a blank map is told in words, not painted
-  const lowest = knobs.threshold.value * 2.55;
+  const { signed, blank } = view.map;
+  const opacity = blank ? 0 : knobs.opacity.value / 100; // a blank map is told in words, not painted
+  const lowest = knobs.threshold.value / 100;
   const split = Math.round((width * knobs.split.value) / 100);
-  const colors = colormaps[knobs.colors.value];
+  const colors = colormaps[signed ? "difference" : knobs.colors.value];
   // As camapp.images.render.opacities: the cooler a place, the more of the picture shows.
-  const opacities = Float64Array.from({ length: 256 }, (_, level) => opacity ** (1 + props.veil * (1 - level / 255)));
+  const strengths = Float64Array.from({ length: 256 }, (_, level) => Math.abs(valueOf(level)));
+  const opacities = strengths.map((strength) => opacity ** (1 + props.veil * (1 - strength)));
   const sheet = context.createImageData(width, height);
   const out = sheet.data;
   out.set(picture);
@@ -75,7 +94,7 @@ function draw() {
     for (let x = Math.max(seen[0], split); x < seen[2]; x++) {
       const at = (y * width + x) * 4;
       const level = heat[at];
-      if (level < lowest) continue;
+      if (strengths[level] < lowest) continue;
       const weight = opacities[level];
       for (let channel = 0; channel < 3; channel++) {
         out[at + channel] = picture[at + channel] * (1 - weight) + colors[level * 3 + channel] * weight; // stored rounded
@@ -131,10 +150,13 @@ function drawLegend(colors) {
   ink.putImageData(ramp, 0, 0);
 }
 
+// What a level of 0 to 255 stands for: 0 to 1, or -1 to 1.
+const valueOf = (level) => (view.map.signed ? (2 * level) / 255 - 1 : level / 255);
+
 function readOut(x, y) {
   const [left, top, right, bottom] = view.seen;
   const inside = x >= left && x < right && y >= top && y < bottom;
-  const value = inside ? (view.heat[(y * view.width + x) * 4] / 255).toFixed(2) : "not seen by the model";
+  const value = inside ? valueOf(view.heat[(y * view.width + x) * 4]).toFixed(2) : "not seen by the model";
   const [acrossOriginal, downOriginal] = [(x * view.original[0]) / view.width, (y * view.original[1]) / view.height];
   part("readout").textContent = `x ${Math.floor(acrossOriginal)}, y ${Math.floor(downOriginal)}: ${value}`;
 }
@@ -144,11 +166,12 @@ function linkDownloads() {
     opacity: knobs.opacity.value / 100,
     colors: knobs.colors.value,
     threshold: knobs.threshold.value / 100,
+    map: view.which,
   });
   const base = `result/${view.token}`;
   part("download-overlay").href = `${base}/overlay.png?${looks}`;
-  part("download-heatmap").href = `${base}/heatmap.png`;
-  part("download-values").href = `${base}/npy`;
+  part("download-heatmap").href = `${base}/heatmap.png?map=${view.which}`;
+  part("download-values").href = `${base}/npy?map=${view.which}`;
   part("download-summary").href = `${base}/json`;
 }
 
@@ -186,7 +209,7 @@ canvas.addEventListener("keydown", (event) => {
     cross.x = Math.min(view.width - 1, Math.max(0, cross.x + step[0] * stride));
     cross.y = Math.min(view.height - 1, Math.max(0, cross.y + step[1] * stride));
   } else if (event.key === "Home") {
-    [cross.x, cross.y] = view.peak;
+    [cross.x, cross.y] = view.map.peak;
   } else {
     return;
   }
@@ -197,6 +220,16 @@ canvas.addEventListener("keydown", (event) => {
 });
 for (const kind of ["focus", "blur"]) canvas.addEventListener(kind, redraw);
 for (const knob of Object.values(knobs)) knob.addEventListener("input", redraw);
+
+// The look belongs to the address (see address.js), which sets the knobs once and is told of each turn.
+element.addEventListener("camapp:look", (event) => {
+  for (const [name, value] of Object.entries(event.detail)) if (knobs[name]) knobs[name].value = value;
+  if (view) draw();
+});
+for (const [name, knob] of Object.entries(knobs)) {
+  if (name !== "split") knob.addEventListener("change", () => window.camapp.address({ [name]: knob.value }));
+}
+window.camapp.onOpened("explain", () => props.value?.stale && trigger("wanted"));
 
 watch("value", show);
 show();

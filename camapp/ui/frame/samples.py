@@ -78,6 +78,11 @@ def sample_path(file: str) -> str:
     return str(copy)
 
 
+def is_sample(path: str | None) -> bool:
+    """Whether a picture is one of the samples, so that an address may name it."""
+    return path is not None and Path(path).parent == private_folder() / "samples"
+
+
 def _button(sample: Sample) -> str:
     title, shows = html.escape(sample.title), html.escape(sample.shows)
     thumbnail = _thumbnail(resource_folder("assets") / sample.file)

@@ -1,0 +1,1 @@
+"""The Explain tab: one picture, one class or two, where the model looked."""

@@ -1,0 +1,73 @@
+"""The public API event ``/explain``: the page's explanation, for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gradio as gr
+
+from camapp.ui.environment import new_result_folder
+from camapp.ui.explain.choices import OWN_FIT, Choices, explain_choices
+from camapp.ui.frame.messages import in_words, owner_of
+from camapp.ui.frame.models import ModelPool
+from camapp.ui.frame.scheduler import Scheduler
+from camapp.ui.frame.uploads import picture_input
+
+
+def add_api(pool: ModelPool, work: Scheduler) -> None:
+    """The public API event ``/explain``, inside the open ``gr.Blocks``; its controls are not shown."""
+
+    def explain_picture(
+        picture: str | None,
+        model: str,
+        layer: str,
+        method: str,
+        target: str,
+        compare_with: str,
+        fit: str,
+        request: gr.Request,
+    ) -> tuple[str, str, str, dict[str, Any]]:
+        """Show where a model looks in one picture.
+
+        Args:
+            picture: the picture file.
+            model: a model's name, such as "efficientnet_lite0".
+            layer: a layer's name, or several with commas between; empty for the model's recommended one.
+            method: a method's name, such as "gradcam".
+            target: the class to explain, by name or index; empty for the top prediction.
+            compare_with: another class, whose map is in the summary's folder too; empty for none.
+            fit: "crop", "letterbox" or "stretch"; "model" for the model's own way.
+            request: who asks, for the fairness of the queue.
+
+        Returns:
+            The overlay (PNG), the heatmap (16-bit PNG) and its values (.npy, float32), all at the picture's own size;
+            and a summary: predictions, probability, logit, layer, crop, notes, versions.
+        """
+        with in_words():
+            layers = tuple(one for one in layer.split(",") if one.strip())
+            choices = Choices(picture, model, layers, method, target, compare_with, fit)
+            choices.check()
+            owner = owner_of(request)
+            explained = work.run(lambda task: explain_choices(pool, choices, task), owner=owner, slow=choices.slow)
+            saved = explained.explanation.save(new_result_folder())
+            facts = json.loads(json.dumps(explained.explanation.to_dict(saved)))
+        return str(saved[0].overlay), str(saved[0].heatmap), str(saved[0].values), facts
+
+    with gr.Row(visible=False):
+        inputs = [
+            picture_input(label="Picture"),
+            gr.Textbox(pool.default, label="Model"),
+            gr.Textbox("", label="Layer"),
+            gr.Textbox("gradcam", label="Method"),
+            gr.Textbox("", label="Class"),
+            gr.Textbox("", label="Compare with"),
+            gr.Textbox(OWN_FIT, label="Fit"),
+        ]
+        outputs = [
+            gr.File(label="Overlay"),
+            gr.File(label="Heatmap"),
+            gr.File(label="Values"),
+            gr.JSON(label="Summary"),
+        ]
+        gr.Button("Explain").click(explain_picture, inputs, outputs, api_name="explain", concurrency_limit=None)

@@ -1,0 +1,68 @@
+"""The files of an explanation, made when they are downloaded, as the viewer shows them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from camapp.contrast import Contrast
+from camapp.errors import UsageError
+from camapp.explanation import Explanation
+from camapp.files import safe_name, safe_stem
+from camapp.images.render import ALPHA, heatmap_16bit, png_bytes
+from camapp.ui.frame.results import Results
+
+Query = Mapping[str, str]
+
+# Which map a download is of: of the first class or the second, or their difference.
+MAPS = ("a", "b", "difference")
+
+
+def keep_explanation(results: Results, explanation: Explanation) -> str:
+    """Keep the files of an explanation for download; the token."""
+    makers = {"overlay.png": _overlay, "heatmap.png": _heatmap, "npy": _values, "json": _summary}
+    files = {name: partial(make, explanation) for name, make in makers.items()}
+    label = f"{safe_stem(explanation.picture.name)}-{safe_name(explanation.classes[0].label)[:40]}"
+    return results.keep_files(files, label, size=explanation.picture.rgb.nbytes)
+
+
+def _overlay(explanation: Explanation, query: Query) -> bytes:
+    which, alpha = _which(explanation, query), float(query.get("opacity", ALPHA))
+    hide_below = float(query.get("threshold", 0.0))
+    if which == "difference":
+        painted = Contrast(explanation).overlay(alpha=alpha, hide_below=hide_below)
+    else:
+        colormap = query.get("colors", "viridis")
+        painted = explanation.overlay(MAPS.index(which), alpha=alpha, colormap=colormap, hide_below=hide_below)
+    return png_bytes(np.asarray(painted))
+
+
+def _heatmap(explanation: Explanation, query: Query) -> bytes:
+    values = _map_of(explanation, query)
+    return png_bytes(heatmap_16bit((values + 1) / 2 if _which(explanation, query) == "difference" else values))
+
+
+def _values(explanation: Explanation, query: Query) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, _map_of(explanation, query))
+    return buffer.getvalue()
+
+
+def _summary(explanation: Explanation, query: Query) -> bytes:
+    return json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False).encode()
+
+
+def _map_of(explanation: Explanation, query: Query) -> np.ndarray:
+    which = _which(explanation, query)
+    return Contrast(explanation).heatmap() if which == "difference" else explanation.heatmap(MAPS.index(which))
+
+
+def _which(explanation: Explanation, query: Query) -> str:
+    which = query.get("map", "a")
+    if which not in MAPS or (which != "a" and len(explanation) < 2):
+        raise UsageError(f'There is no map "{which[:20]}" of this result.')
+    return which

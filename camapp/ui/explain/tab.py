@@ -1,0 +1,277 @@
+"""The Explain tab: a picture and a few choices on the left, where the model looked on the right."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import gradio as gr
+
+from camapp.errors import UsageError
+from camapp.faithfulness import check_faithfulness
+from camapp.ui.explain.check import check_of, check_view
+from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, Choices, Explained, explain_choices
+from camapp.ui.explain.downloads import keep_explanation
+from camapp.ui.explain.summary import percent, summary, summary_of
+from camapp.ui.explain.viewer import view_of, viewer
+from camapp.ui.frame.events import trigger_of
+from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
+from camapp.ui.frame.models import ModelPool
+from camapp.ui.frame.samples import sample_path
+from camapp.ui.frame.selection import TOP_PREDICTION, Update, class_choices
+from camapp.ui.frame.tab import STALE, Tab
+
+_CHECK_SECONDS = 120.0
+
+# The values of the controls, by component.
+Given: TypeAlias = dict[Any, Any]
+
+
+class ExplainTab(Tab):
+    """Draws the tab, and answers its events."""
+
+    name = "explain"
+    title = "Explain"
+
+    def draw_controls(self) -> None:
+        """What only this tab asks: a class to compare with, how the picture is fitted, which evidence is shown."""
+        pool = self.frame.pool
+        self.rival = gr.Dropdown(
+            **_rival_choices(pool.labels(pool.default)),
+            label="Compare with",
+            info="A − B shows what sets them apart.",
+            elem_id="rival",
+        )
+        with gr.Accordion("More", open=False, elem_id="more"):
+            self.fit = gr.Dropdown(
+                [
+                    ("The model's own way", OWN_FIT),
+                    ("Centre crop", "crop"),
+                    ("Letterbox", "letterbox"),
+                    ("Stretch", "stretch"),
+                ],
+                value=OWN_FIT,
+                label="How the picture is fitted",
+                elem_id="fit",
+            )
+            self.sign = gr.Dropdown(
+                [("What supports the class", "positive"), ("What speaks against it", "negative")],
+                value="positive",
+                label="What is shown",
+                elem_id="sign",
+            )
+        self.run = gr.Button("Explain", variant="primary", elem_id="explain-run")
+        _other_models(pool)
+
+    def draw_results(self) -> None:
+        """Status, heatmap, facts, and the check."""
+        self.status = status_bar("status")
+        self.viewer = viewer(elem_id="viewer")
+        self.summary = summary(elem_id="summary")
+        self.check = check_view(elem_id="check")
+
+    def views(self) -> list[gr.HTML]:
+        """The viewer; it explains by itself when its tab is opened."""
+        return [self.viewer]
+
+    def addressed(self) -> list[Any]:
+        """The class to compare with, the fit and the sign."""
+        return [self.rival, self.fit, self.sign]
+
+    def read_address(self, query: Mapping[str, str], model: str) -> Update:
+        """Values for the controls that an address may set."""
+        updates: Update = {}
+        rival = query.get("vs", "")
+        if rival:
+            known = rival == str(TOP_PREDICTION)
+            updates[self.rival] = TOP_PREDICTION if known else self.frame.pool.load(model).class_index(rival)
+        for name, control, usual in (("fit", self.fit, OWN_FIT), ("sign", self.sign, "positive")):
+            value = query.get(name, usual)
+            allowed = [choice for _, choice in control.choices]
+            if value not in allowed:
+                raise UsageError(f"The address says {name}={value[:40]}; it is one of {', '.join(map(str, allowed))}.")
+            if value != usual:
+                updates[control] = value
+        return updates
+
+    def connect(self) -> None:
+        """Explain on every choice; a new picture from its top prediction."""
+        selection = self.frame.selection
+        # Gradio hands a set of inputs over as one dictionary
+        chosen = {*selection.chosen, self.rival, self.fit, self.sign, self.frame.navigation}
+        shown = [self.viewer, self.summary, self.check, self.status]
+        targets = [selection.target, self.rival]
+        options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
+        latest = {**options, "trigger_mode": "always_last"}  # the choice made while a run goes on is run after it
+        triggers = [
+            self.run.click,
+            trigger_of(selection.layers, "pick"),
+            trigger_of(selection.method, "pick"),
+            selection.target.input,
+        ]
+        again = gr.on(
+            [*triggers, self.rival.input, self.fit.input, self.sign.input, trigger_of(self.viewer, "wanted")],
+            self.explain_again,
+            chosen,
+            shown,
+            **latest,
+        )
+        fresh = selection.picture.upload(self.explain_new, chosen, [*shown, *targets], **options)
+        picked = selection.samples.pick(
+            self.pick_sample, None, [selection.picture, self.status], api_visibility="private", show_progress="hidden"
+        )
+        sampled = picked.success(self.explain_new, chosen, [*shown, *targets], **options)
+        classed = self.summary.explain(self.explain_class, chosen, [*shown, selection.target], **options)
+        switched = [selection.model, selection.layers, selection.method, *targets]
+        modelled = selection.model.input(self.explain_with_model, chosen, [*shown, *switched], **latest)
+        checked = self.check.start(self.check_map, chosen, [self.check, self.status], **options)
+        running = [again, fresh, sampled, classed, modelled, checked]
+        quiet: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
+        selection.picture.clear(self.clear, None, shown, cancels=running, **quiet)
+        self.status.stop(self.stopped, None, [self.status], cancels=running, **quiet)
+
+    def explain_again(self, given: Given, request: gr.Request) -> Iterator[Update]:
+        """Explain the picture with what is chosen, where the tab is open."""
+        if given[self.frame.navigation] != self.name:
+            yield {self.viewer: STALE}
+            return
+        yield from self._steps(self._choices(given), request)
+
+    def explain_new(self, given: Given, request: gr.Request) -> Iterator[Update]:
+        """Explain a new picture: its own top prediction, not a class that was chosen for the one before."""
+        also = {self.frame.selection.target: TOP_PREDICTION, self.rival: NO_RIVAL}
+        if given[self.frame.navigation] != self.name:
+            yield {**also, self.viewer: STALE}
+            return
+        yield from self._steps(self._choices(given, target=TOP_PREDICTION, rival=NO_RIVAL), request, also)
+
+    def explain_class(self, given: Given, event: gr.EventData, request: gr.Request) -> Iterator[Update]:
+        """Explain one of the predicted classes."""
+        target = sent(event, "index")
+        yield from self._steps(self._choices(given, target=target), request, {self.frame.selection.target: target})
+
+    def explain_with_model(self, given: Given, request: gr.Request) -> Iterator[Update]:
+        """Offer another model's layers, methods and classes, and explain the picture with it."""
+        choices = self._choices(given, layers=(), target=TOP_PREDICTION, rival=NO_RIVAL)
+        if not self.frame.pool.is_loaded(choices.model):
+            yield {self.status: status_line("running", "Loading the model…")}
+        try:
+            updates = self.frame.selection.switched_to(choices.model, choices.method)
+            updates[self.rival] = gr.Dropdown(**_rival_choices(self.frame.pool.labels(choices.model)))
+        except Exception as error:
+            message, shown = worded(error)
+            yield self._failed(message)
+            raise shown from error
+        if choices.picture is None or given[self.frame.navigation] != self.name:
+            yield {**updates, self.viewer: STALE if choices.picture else None, self.status: status_line("ready")}
+            return
+        if choices.method in self.frame.pool.unsuitable(choices.model):
+            choices = self._choices(given, layers=(), method="gradcam", target=TOP_PREDICTION, rival=NO_RIVAL)
+        yield from self._steps(choices, request, updates)
+
+    def check_map(self, given: Given, request: gr.Request) -> Iterator[Update]:
+        """Delete and insert what the map marks, beside random maps."""
+        choices = self._choices(given)
+
+        def run(task: Any) -> Any:
+            explained = explain_choices(self.frame.pool, choices, task)
+            slow = self.frame.pool.load(choices.model, slow=True)
+            return check_faithfulness(
+                slow, explained.explanation, progress=task.progress, cancel=task.cancelled, deadline=_CHECK_SECONDS
+            )
+
+        yield {self.status: status_line("running", "Checking…")}
+        try:
+            found = yield from self.frame.work.follow(run, self._telling, owner=owner_of(request), slow=True)
+        except Exception as error:
+            message, shown = worded(error)
+            yield {self.check: {"error": message}, self.status: status_line("error", message)}
+            raise shown from error
+        yield {self.check: check_of(found), self.status: status_line("done", f"Checked. {found.verdict}")}
+
+    def pick_sample(self, event: gr.EventData) -> Update:
+        """Put a sample picture where an upload goes."""
+        with in_words():
+            path = sample_path(sent(event, "sample"))
+        return {self.frame.selection.picture: path, self.status: status_line("running", "Opening the sample…")}
+
+    def clear(self) -> Update:
+        """Back to the beginning."""
+        return {self.viewer: None, self.summary: None, self.check: None, self.status: status_line("ready")}
+
+    def stopped(self) -> Update:
+        """What is said once a visitor pressed Stop."""
+        return {self.status: status_line("ready", "Stopped.")}
+
+    def _steps(self, choices: Choices, request: gr.Request, also: Update | None = None) -> Iterator[Update]:
+        """What the page shows on the way to a result; on an error the old result goes, and a message comes."""
+        yield {**(also or {}), self.check: None, self.status: status_line("running", "Explaining…")}
+        try:
+            choices.check()
+            explained = yield from self.frame.work.follow(
+                lambda task: explain_choices(self.frame.pool, choices, task),
+                self._telling,
+                owner=owner_of(request),
+                slow=choices.slow,
+            )
+            token = keep_explanation(self.frame.results, explained.explanation)
+            view, facts = view_of(explained.explanation, token), summary_of(explained, token)
+        except Exception as error:
+            message, shown = worded(error)
+            yield self._failed(message)
+            raise shown from error
+        done = status_line("done", _done(explained))
+        yield {self.viewer: view, self.summary: facts, self.check: {"ready": facts["checkable"]}, self.status: done}
+
+    def _choices(self, given: Given, **instead: Any) -> Choices:
+        """The values of the controls as choices."""
+        selection = self.frame.selection
+        methods = given[selection.method]
+        values = {
+            "picture": given[selection.picture],
+            "model": given[selection.model],
+            "layers": given[selection.layers],
+            "method": methods[0] if methods else "",
+            "target": given[selection.target],
+            "rival": given[self.rival],
+            "fit": given[self.fit],
+            "sign": given[self.sign],
+        }
+        return Choices(**{**values, **instead})
+
+    def _telling(self, text: str) -> Update:
+        return {self.status: status_line("running", text)}
+
+    def _failed(self, message: str) -> Update:
+        gone = {self.viewer: {"error": message}, self.summary: None, self.check: None}
+        return {**gone, self.status: status_line("error", message)}
+
+
+def _rival_choices(labels: tuple[str, ...]) -> dict[str, Any]:
+    classes = class_choices(labels)["choices"][1:]
+    return {
+        "choices": [("Nothing", NO_RIVAL), ("The next likeliest class", TOP_PREDICTION), *classes],
+        "value": NO_RIVAL,
+    }
+
+
+def _other_models(pool: ModelPool) -> None:
+    if not pool.missing:
+        return
+    names = html.escape(", ".join(card.title for card in pool.missing))
+    count = "1 more model" if len(pool.missing) == 1 else f"{len(pool.missing)} more models"
+    gr.HTML(
+        f'<details class="other-models"><summary>{count} without weights here</summary>'
+        f"<p>{names}. <code>camapp models --json</code> says how to get their weights.</p></details>",
+        elem_id="other-models",
+        apply_default_css=False,
+    )
+
+
+def _done(explained: Explained) -> str:
+    explanation = explained.explanation
+    blank = " The map is blank." if explanation.reasons[0] else ""
+    first, *others = explanation.classes
+    against = f" against {others[0].label}, {percent(others[0].probability)}" if others else ""
+    return f"Done: {first.label}, {percent(first.probability)}{against}, in {explanation.seconds:.2f} s.{blank}"

@@ -1,0 +1,154 @@
+"""The selection that all tabs share: a picture, a model, its layers, a method and a class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from camapp.backbones.layers import LayerInfo
+from camapp.cam.methods import METHODS
+from camapp.ui.frame.models import ModelPool
+from camapp.ui.frame.picker import Option, picker, picker_value
+from camapp.ui.frame.samples import sample_strip
+from camapp.ui.frame.uploads import picture_input
+
+# gr.Dropdown takes None for "nothing chosen"
+TOP_PREDICTION = -1
+
+MOST_LAYERS = 3
+
+Update = dict[Any, Any]
+
+
+class Selection:
+    """Draws the shared controls inside the open ``gr.Blocks``, and knows what another model makes of them.
+
+    Args:
+        pool: the models on offer.
+    """
+
+    picture: gr.Image
+    samples: gr.HTML
+    model: gr.Dropdown
+    layers: gr.HTML
+    method: gr.HTML
+    target: gr.Dropdown
+
+    def __init__(self, pool: ModelPool) -> None:
+        self._pool = pool
+
+    @property
+    def chosen(self) -> list[Any]:
+        """The components, as inputs of an event: path of the picture or None, model, layers, methods (one), class."""
+        return [self.picture, self.model, self.layers, self.method, self.target]
+
+    def draw_model(self) -> None:
+        """The model, for the top bar."""
+        cards = self._pool.cards
+        self.model = gr.Dropdown(
+            [(card.title, card.name) for card in cards],
+            value=self._pool.default,
+            label="Model",
+            elem_id="model",
+        )
+
+    def draw_picture(self) -> None:
+        """The picture and the samples."""
+        self.picture = picture_input(
+            label="Picture",
+            elem_id="picture",
+            elem_classes=["picture-input"],
+            height=230,
+            buttons=[],
+            placeholder="Drop a picture here, or click to choose one",
+            alt_text="The picture to look at",
+        )
+        self.samples = sample_strip(elem_id="samples")
+
+    def draw_layers(self) -> None:
+        """The layers of the model, several at once."""
+        layers = self._pool.layers(self._pool.default)
+        self.layers = picker("Layer", layer_options(layers), [_best(layers)], most=MOST_LAYERS, elem_id="layers")
+
+    def draw_method(self) -> None:
+        """The methods that suit the model."""
+        self.method = picker("Method", self._method_options(self._pool.default), ["gradcam"], elem_id="method")
+
+    def draw_target(self) -> None:
+        """The classes of the model."""
+        self.target = gr.Dropdown(
+            **class_choices(self._pool.labels(self._pool.default)),
+            label="Class to explain",
+            info="Type to search.",
+            elem_id="target",
+        )
+
+    def switched_to(self, name: str, method: str = "gradcam") -> Update:
+        """What another model makes of the controls: its layers, methods and classes; the method stays where it suits.
+
+        Args:
+            name: of a model on offer, or of a trained one as the pool named it.
+            method: the method chosen so far.
+
+        Raises:
+            ModelError, WeightsError: there is no such model, or it cannot be loaded.
+        """
+        layers, card = self._pool.layers(name), self._pool.card(name)
+        suited = "gradcam" if method in self._pool.unsuitable(name) or method not in METHODS else method
+        cards = [(one.title, one.name) for one in self._pool.cards]
+        if name not in {value for _, value in cards}:
+            cards.append((f"{card.title} (trained here)", name))
+        return {
+            self.model: gr.Dropdown(choices=cards, value=name),
+            self.layers: picker_value(layer_options(layers), [_best(layers)], most=MOST_LAYERS),
+            self.method: picker_value(self._method_options(name), [suited]),
+            self.target: gr.Dropdown(**class_choices(self._pool.labels(name))),
+        }
+
+    def _method_options(self, model: str) -> list[Option]:
+        return method_options(self._pool.unsuitable(model))
+
+
+def layer_options(layers: list[LayerInfo]) -> list[Option]:
+    """Layers, deepest first, under the size of their maps."""
+    return [
+        Option(
+            layer.name,
+            layer.name,
+            group=_stage(layer),
+            detail=" × ".join(map(str, layer.shape or ())) + f" · {layer.kind}",
+            badge="recommended" if layer.recommended else "",
+        )
+        for layer in layers
+    ]
+
+
+def method_options(unsuitable: dict[str, str]) -> list[Option]:
+    """The methods that suit a model: quick ones first, each with what it does, costs, and whether it knows classes."""
+    suited = [kind for name, kind in METHODS.items() if name not in unsuitable]
+    return [
+        Option(
+            kind.name,
+            "Sharper (fused)" if kind.name == "fused" else kind.title,
+            group="Slow: seconds to minutes" if kind.runs_many else "Quick",
+            detail=f"{kind.summary().partition(': ')[2] or kind.summary()} Cost: {kind.cost}.",
+            badge="" if kind.class_specific else "ignores the class",
+        )
+        for kind in sorted(suited, key=lambda kind: kind.runs_many)
+    ]
+
+
+def class_choices(labels: tuple[str, ...]) -> dict[str, Any]:
+    """Choices and value of the class control; of two classes of one name each says its index."""
+    twice = {label for label in labels if labels.count(label) > 1}
+    named = [(f"{label} ({index})" if label in twice else label, index) for index, label in enumerate(labels)]
+    return {"choices": [("Top prediction", TOP_PREDICTION), *named], "value": TOP_PREDICTION}
+
+
+def _best(layers: list[LayerInfo]) -> str:
+    return next((layer.name for layer in layers if layer.recommended), layers[0].name if layers else "")
+
+
+def _stage(layer: LayerInfo) -> str:
+    return f"{' × '.join(map(str, layer.grid or ()))} places"
