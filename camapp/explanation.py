@@ -103,8 +103,9 @@ class Explanation:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What to keep in mind before believing the maps; see ``camapp.cautions``."""
-        return cautions(self.method, self.layer, self.classes, self.raw.shape[1:], self.picture.size)
+        """What to keep in mind before believing the maps; see ``camapp.cautions``. Blank maps have their reasons."""
+        shown = [one for one, reason in zip(self.classes, self.reasons, strict=True) if reason is None]
+        return cautions(self.method, self.layer, shown, self.raw.shape[1:], self.picture.size)
 
     @cached_property
     def maps(self) -> np.ndarray:

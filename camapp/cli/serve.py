@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,17 @@ def serve(
     models: ModelsOption = None,
     device: DeviceOption = "auto",
     random_weights: RandomOption = False,
+    max_queue: Annotated[int, typer.Option(help="Requests that may wait; further ones are refused.", min=1)] = 16,
+    auth_file: Annotated[
+        Path | None,
+        typer.Option(help="File of lines name:password, readable by its owner only; asks visitors for them."),
+    ] = None,
+    root_path: Annotated[
+        str | None, typer.Option(help="Path or address of the page behind a proxy, such as /camapp.")
+    ] = None,
+    trusted_host: Annotated[
+        list[str] | None, typer.Option(help="Name under which a proxy hands requests on to 127.0.0.1; repeatable.")
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve the web page."""
@@ -29,4 +41,8 @@ def serve(
         device=device,
         random_weights=random_weights,
         open_browser=open_browser,
+        max_queue=max_queue,
+        auth_file=auth_file,
+        root_path=root_path,
+        trusted_hosts=trusted_host or (),
     )

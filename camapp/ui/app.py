@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import html
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
+from fastapi import FastAPI
 
 from camapp.backbones.load import DEFAULT_MODEL
-from camapp.errors import CamappError
 from camapp.ui.environment import refuse_vibe_mode
 from camapp.ui.explain.api import add_api
 from camapp.ui.explain.summary import device_text
 from camapp.ui.explain.tab import ExplainTab
 from camapp.ui.frame import look
-from camapp.ui.frame.address import notify, read_address
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.navigation import navigation
 from camapp.ui.frame.results import Results
 from camapp.ui.frame.scheduler import MOST_WAITING, Scheduler
 from camapp.ui.frame.selection import Selection
-from camapp.ui.frame.tab import STALE, Frame, Tab
+from camapp.ui.frame.tab import Frame, Tab
+from camapp.ui.layout import connect_tabs, draw_tabs, draw_top_bar
+from camapp.ui.passwords import Passwords
 from camapp.ui.server import HOST, Page
 
 PORT = 7860
@@ -62,87 +62,38 @@ def build(
     loaded = pool.load(pool.default)
     style = look.style([(kind.name, kind.shows) for kind in TABS])
     with Page([results.route()], style, title="camapp: see where a vision model looks", fill_width=True) as page:
-        with gr.Row(elem_id="topbar"):
-            gr.HTML(_title_bar(), elem_id="title", apply_default_css=False)
-            selection.draw_model()
-            gr.HTML(_badges(device_text(loaded)), elem_id="badges", apply_default_css=False, js_on_load=_BUTTONS)
-        if random_weights:
-            gr.HTML(RANDOM_BANNER, elem_id="random-weights", apply_default_css=False)
+        draw_top_bar(selection, device_text(loaded), random_weights=random_weights)
         tabs = navigation([(kind.name, kind.title) for kind in TABS], elem_id="navigation")
         frame = Frame(pool, results, work, selection, tabs)
         opened = [kind(frame) for kind in TABS]
-        _draw(frame, opened)
-        _connect(page, frame, opened)
+        draw_tabs(frame, opened)
+        connect_tabs(page, frame, opened)
         add_api(pool, work)
     page.queue(max_size=MOST_EVENTS, default_concurrency_limit=None, api_open=False)
     return page
 
 
-def _draw(frame: Frame, tabs: list[Tab]) -> None:
-    """The sidebar with the shared selection and each tab's own controls; and the panels."""
-    selection = frame.selection
-    with gr.Row(elem_id="columns"):
-        with gr.Column(elem_id="sidebar"):
-            with gr.Column(elem_id="selection-picture", elem_classes="selection-part"):
-                selection.draw_picture()
-            with gr.Column(elem_id="choices"):
-                with gr.Column(elem_id="selection-layers", elem_classes="selection-part"):
-                    selection.draw_layers()
-                with gr.Column(elem_id="selection-method", elem_classes="selection-part"):
-                    selection.draw_method()
-                with gr.Column(elem_id="selection-target", elem_classes="selection-part"):
-                    selection.draw_target()
-                for tab in tabs:
-                    with gr.Column(elem_id=f"{tab.name}-controls", elem_classes="selection-part"):
-                        tab.draw_controls()
-        with gr.Column(elem_id="stage"):
-            for tab in tabs:
-                with gr.Column(elem_id=f"{tab.name}-panel", elem_classes="tab-panel"):
-                    tab.draw_results()
+def mount(app: FastAPI, path: str = "/camapp", *, auth_file: str | Path | None = None, **options: Any) -> FastAPI:
+    """Make the page a part of another application.
 
+    Args:
+        app: the application.
+        path: where the page lies in it; ``PATH/healthz`` says that it is up.
+        auth_file: as for ``serve``.
+        options: as for ``build``.
 
-def _connect(page: gr.Blocks, frame: Frame, tabs: list[Tab]) -> None:
-    """The events of the tabs; what a change of the selection makes stale; what an address asks for."""
-    selection = frame.selection
-    for tab in tabs:
-        tab.connect()
-    others = [view for tab in tabs if tab.name != ExplainTab.name for view in tab.views()]
-    if others:
-        gr.on(
-            [
-                selection.picture.change,
-                selection.model.change,
-                selection.layers.change,
-                selection.method.change,
-                selection.target.change,
-            ],
-            None,
-            None,
-            others,
-            js=f"() => Array({len(others)}).fill({{stale: true}})",
-            show_progress="hidden",
-            api_visibility="private",
-        )
+    Returns:
+        The application.
 
-    def read(request: gr.Request) -> dict[Any, Any]:
-        query = dict(request.query_params)
-        updates, notices = read_address(query, frame.pool, selection)
-        model = next((value.value for key, value in updates.items() if key is selection.model), frame.pool.default)
-        for tab in tabs:
-            try:
-                updates |= tab.read_address(query, model)
-            except CamappError as error:
-                notices.append(str(error))
-        if query.get("tab") in {tab.name for tab in tabs}:
-            updates[frame.navigation] = query["tab"]
-        if selection.picture in updates:
-            updates |= {view: STALE for tab in tabs for view in tab.views()}
-        notify(notices)
-        return updates or {frame.navigation: gr.skip()}  # an empty dictionary passes for one value (Gradio 6.31)
+    Raises:
+        CamappError: as for ``build`` and ``serve``.
 
-    outputs = [*selection.chosen, frame.navigation, *(part for tab in tabs for part in tab.addressed())]
-    outputs += [view for tab in tabs for view in tab.views()]
-    page.load(read, None, outputs, show_progress="hidden", api_visibility="private")
+    Example:
+        >>> app = mount(FastAPI(), "/camapp")  # uvicorn MODULE:app
+    """
+    passwords = None if auth_file is None else Passwords.from_file(auth_file)
+    build(**options).mount(app, "/" + path.strip("/"), passwords)
+    return app
 
 
 def serve(
@@ -155,6 +106,9 @@ def serve(
     device: str = "auto",
     open_browser: bool = False,
     max_queue: int = MOST_WAITING,
+    auth_file: str | Path | None = None,
+    root_path: str | None = None,
+    trusted_hosts: Sequence[str] = (),
 ) -> None:
     """Build the page and serve it until interrupted or terminated.
 
@@ -167,51 +121,20 @@ def serve(
         device: as for ``build``.
         open_browser: open the page in the user's browser.
         max_queue: as for ``build``.
+        auth_file: a file of lines ``name:password`` that only its owner may read; by default nobody is asked.
+        root_path: the page's path (or whole address) behind a proxy, such as ``/camapp``.
+        trusted_hosts: further names under which it is reached, where a proxy hands requests on to 127.0.0.1.
 
     Raises:
-        CamappError: as for ``build``; or the port is taken.
+        CamappError: as for ``build``; the port is taken; or the file of passwords cannot be used.
     """
+    passwords = None if auth_file is None else Passwords.from_file(auth_file)
     page = build(models=models, model=model, random_weights=random_weights, device=device, max_queue=max_queue)
-    page.launch(server_name=host, server_port=port, inbrowser=open_browser)
-
-
-RANDOM_BANNER = (
-    '<p class="random-banner" role="note">RANDOM WEIGHTS: these models have learned nothing. '
-    "Predictions and heatmaps mean nothing.</p>"
-)
-
-
-# What the keyboard does, as the page's help tells it.
-KEYS = (
-    ("1 to 5", "open a tab"),
-    ("Ctrl + Enter", "run what the open tab does"),
-    ("[ and ]", "the layer before, the layer after"),
-    ("Arrow keys", "move the cross over a heatmap, ten pixels with Shift; read the value there"),
-    ("Home", "the hottest place of a heatmap"),
-    ("?", "this list"),
-)
-
-# Gradio's own button opens its description of the API; it stands in the footer, which the style sheet hides.
-_BUTTONS = """
-element.querySelector(".title-api").addEventListener("click", () => {
-  document.querySelector("footer .show-api")?.click();
-});
-element.querySelector(".title-keys").addEventListener("click", () => element.querySelector("#keys").showModal());
-"""
-
-
-def _title_bar() -> str:
-    return '<header class="title-bar"><h1>camapp</h1><p>See where a vision model looks.</p></header>'
-
-
-def _badges(device: str) -> str:
-    rows = "".join(f"<div><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>" for key, what in KEYS)
-    return (
-        '<div class="badges">'
-        f'<span class="badge" id="badge-device" title="What the model runs on">{html.escape(device)}</span>'
-        '<span class="badge" id="badge-time" title="Time of the last result" hidden></span>'
-        '<button type="button" class="title-api">Use it from Python</button>'
-        '<button type="button" class="title-keys" aria-label="Keyboard shortcuts" title="Keyboard shortcuts">?</button>'
-        '<dialog id="keys" aria-label="Keyboard shortcuts"><h2>Keyboard shortcuts</h2>'
-        f'<dl>{rows}</dl><form method="dialog"><button>Close</button></form></dialog></div>'
+    page.launch(
+        server_name=host,
+        server_port=port,
+        inbrowser=open_browser,
+        root_path=root_path,
+        passwords=passwords,
+        trusted_hosts=trusted_hosts,
     )

@@ -7,31 +7,36 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
 import torch
+from fastapi import FastAPI
 from starlette.middleware import Middleware
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from camapp.errors import UsageError
 from camapp.images.decode import Limits
 from camapp.ui.environment import refuse_vibe_mode
 from camapp.ui.foreign import refuse_urls
 from camapp.ui.frame import look
+from camapp.ui.guard import LOOPBACK, Guard, allowed_hosts
+from camapp.ui.passwords import Passwords
 
 HOST = "127.0.0.1"
 WORKERS = 64  # most of them wait for the scheduler, which runs two tasks at a time
 SESSIONS = 200
 MOST_TORCH_THREADS = 8
 
-# A request may hold several files (Gradio takes a thousand); this bounds them together.
-MOST_BODY_BYTES = 200 * 2**20
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+_LAUNCH_ONLY: dict[str, Any] = {
+    "share": False,
+    "num_workers": 0,
+    "strict_cors": True,
+    "max_threads": WORKERS,
+    "state_session_capacity": SESSIONS,
+}
 
 
 class Page(gr.Blocks):
@@ -46,17 +51,30 @@ class Page(gr.Blocks):
     def __init__(self, routes: list[BaseRoute], style: str, **options: Any) -> None:
         refuse_urls()
         super().__init__(analytics_enabled=False, delete_cache=(600, 3600), **options)
-        self._routes, self._style = routes, style
+        health = Route("/healthz", lambda request: JSONResponse({"status": "ok"}))
+        self.own_routes = [health, *routes]
+        self._style = style
 
-    def launch(self, *arguments: Any, **options: Any) -> Any:
+    def launch(
+        self, *arguments: Any, passwords: Passwords | None = None, trusted_hosts: Sequence[str] = (), **options: Any
+    ) -> Any:
         """Serve the page, on 127.0.0.1 unless ``server_name`` or ``GRADIO_SERVER_NAME`` says otherwise.
+
+        Args:
+            arguments: as for ``gr.Blocks.launch``.
+            passwords: who may use it; by default everyone who reaches it.
+            trusted_hosts: names under which a proxy hands requests on; beside those of this machine and of
+                ``root_path``, and needed only where the page listens on this machine.
+            options: as for ``gr.Blocks.launch``, those that keep it safe excepted.
 
         Raises:
             UsageError: the port is taken, or ``GRADIO_VIBE_MODE`` is set.
         """
         refuse_vibe_mode()
         host = options.get("server_name") or os.environ.get("GRADIO_SERVER_NAME") or HOST
-        options |= {"server_name": host, **_kept_settings(self._routes, self._style)}
+        root_path = options.get("root_path") or os.environ.get("GRADIO_ROOT_PATH") or ""
+        guard = Middleware(Guard, hosts=allowed_hosts(host, root_path, trusted_hosts))
+        options |= {"server_name": host, **_LAUNCH_ONLY, **self._settings(guard, passwords)}
         options.setdefault("quiet", True)
         blocking = not options.get("prevent_thread_lock", False)
         torch.set_num_threads(_torch_threads())
@@ -77,15 +95,27 @@ class Page(gr.Blocks):
             if self._is_running_in_reload_thread or not self.is_running:
                 return launched
             if blocking:
-                self.block_thread(host)
+                self.block_thread(host, guarded=passwords is not None)
             else:
-                self._greet(host)
+                self._greet(host, guarded=passwords is not None)
         return launched
 
-    def block_thread(self, host: str = HOST) -> None:
+    def mount(self, app: FastAPI, path: str, passwords: Passwords | None = None) -> None:
+        """Make the page a part of another application, with the same safe settings.
+
+        Args:
+            app: the application; who may ask it for what, and under which names, is its own business.
+            path: where the page lies in it.
+            passwords: as for ``launch``.
+        """
+        refuse_vibe_mode()
+        torch.set_num_threads(_torch_threads())
+        gr.mount_gradio_app(app, self, path, **self._settings(Middleware(Guard), passwords))
+
+    def block_thread(self, host: str = HOST, *, guarded: bool = False) -> None:
         """Say where the page is, and serve until interrupted (Ctrl+C) or terminated (SIGTERM)."""
         try:
-            self._greet(host)
+            self._greet(host, guarded=guarded)
             while self.is_running:
                 time.sleep(0.1)
         except (KeyboardInterrupt, OSError):
@@ -97,106 +127,40 @@ class Page(gr.Blocks):
         if server is not None:
             server.close()
 
-    def _greet(self, host: str) -> None:
+    def _settings(self, guard: Middleware, passwords: Passwords | None) -> dict[str, Any]:
+        """What no caller changes, whether the page is launched or mounted."""
+        asked: dict[str, Any] = {}
+        if passwords is not None:
+            asked = {"auth": passwords.admit, "auth_message": "This page asks for a name and a password."}
+        return {
+            **asked,
+            "run_history": False,
+            "ssr_mode": False,
+            "show_error": False,
+            "allowed_paths": [],
+            "mcp_server": False,
+            "pwa": False,
+            "enable_monitoring": False,
+            "max_file_size": Limits.from_environment().max_bytes,
+            "footer_links": ["api"],  # hidden by the style sheet; the top bar has a button for it
+            "theme": look.theme(),
+            "css": self._style,
+            "head": look.head(),
+            "app_kwargs": {"middleware": [guard], "routes": self.own_routes},
+        }
+
+    def _greet(self, host: str, *, guarded: bool) -> None:
         print(f"camapp: the page is at {self.local_url} (Ctrl+C ends it)", flush=True)
-        if host not in _LOOPBACK:
+        if host in LOOPBACK:
+            return
+        if guarded:
+            print("camapp: names and passwords travel unencrypted: put a proxy with TLS in front of it.", flush=True)
+        else:
             print(
-                f"camapp: WARNING: on {host} everyone who reaches this machine can use the page. Put a proxy with TLS, "
-                "passwords and rate limits in front of it.",
+                f"camapp: WARNING: on {host} everyone who reaches this machine can use the page. Ask for passwords "
+                "(camapp serve --auth-file), and put a proxy with TLS and rate limits in front of it.",
                 flush=True,
             )
-
-
-class Guard:
-    """Adds the safety headers to each answer, and refuses bodies past a limit; leaves event streams unbuffered.
-
-    Args:
-        app: the application inside.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._headers = [
-            (b"content-security-policy", content_security_policy().encode()),
-            (b"x-content-type-options", b"nosniff"),
-            (b"referrer-policy", b"no-referrer"),
-        ]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > MOST_BODY_BYTES:
-            refusal = PlainTextResponse("The request is too large.", 413)
-            await refusal(scope, receive, send)
-            return
-        received = 0
-
-        async def counted() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            # a chunked body states no length
-            return {"type": "http.disconnect"} if received > MOST_BODY_BYTES else message
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *self._headers]
-            await send(message)
-
-        await self._app(scope, counted, with_headers)
-
-
-def content_security_policy() -> str:
-    """A policy that lets the page load from, connect to and be framed by nobody else.
-
-    Gradio 6.31 needs ``unsafe-eval`` for any script attached to an event or a component.
-    """
-    # a Hugging Face Space is shown inside of huggingface.co
-    framed_by = "https://huggingface.co" if os.environ.get("SPACE_ID") else "'none'"
-    return "; ".join(
-        (
-            "default-src 'self'",
-            "img-src 'self' data: blob:",
-            "media-src 'self' blob:",
-            "font-src 'self' data:",
-            "connect-src 'self'",
-            "worker-src 'self' blob:",
-            "style-src 'self' 'unsafe-inline'",
-            "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
-            "object-src 'none'",
-            "base-uri 'self'",
-            "form-action 'self'",
-            f"frame-ancestors {framed_by}",
-        )
-    )
-
-
-def _kept_settings(routes: list[BaseRoute], style: str) -> dict[str, Any]:
-    """What no caller of ``launch`` changes."""
-    health = Route("/healthz", lambda request: JSONResponse({"status": "ok"}))
-    return {
-        "share": False,
-        "ssr_mode": False,
-        "run_history": False,
-        "show_error": False,
-        "allowed_paths": [],
-        "mcp_server": False,
-        "pwa": False,
-        "enable_monitoring": False,
-        "num_workers": 0,
-        "strict_cors": True,
-        "max_file_size": Limits.from_environment().max_bytes,
-        "max_threads": WORKERS,
-        "state_session_capacity": SESSIONS,
-        "footer_links": ["api"],  # hidden by the style sheet; the title bar has a button for it
-        "theme": look.theme(),
-        "css": style,
-        "head": look.head(),
-        "app_kwargs": {"middleware": [Middleware(Guard)], "routes": [health, *routes]},
-    }
 
 
 def _torch_threads() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,12 @@ class Explainer:
         for one in before:
             self.pick(control, one)
         self.page.keyboard.press("Escape")
+
+    def settles_on(self, layer: str) -> None:
+        """Wait until the result is of one layer."""
+        fact = self.page.locator("#summary dt:text-is('Layer') + dd")
+        expect(fact).to_have_text(re.compile("^" + re.escape(layer)), timeout=30_000)
+        self.wait_for_result()
 
     def picked(self, control: str) -> list[str]:
         """What is picked."""

@@ -78,7 +78,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def serving(
-    command: list[str], folder: Path, *, files: dict[str, Path] | None = None, **environment: str
+    command: list[str], folder: Path, *, files: dict[str, Path] | None = None, probe: str = "config", **environment: str
 ) -> Iterator[Served]:
     """Start a server in an empty working folder (or one of ``files``), wait until it answers, and end it by its id."""
     port = int(environment.get("GRADIO_SERVER_PORT") or free_port())
@@ -103,7 +103,7 @@ def serving(
         process = subprocess.Popen(command, env=settings, cwd=folder / "cwd", stdout=log, stderr=log, text=True)
         try:
             served = Served(f"http://127.0.0.1:{port}/", process, folder)
-            _wait_until_it_answers(served)
+            _wait_until_it_answers(served, probe)
             yield served
         finally:
             end(process)
@@ -119,10 +119,10 @@ def end(process: subprocess.Popen[str]) -> None:
             process.wait()
 
 
-def _wait_until_it_answers(served: Served) -> None:
+def _wait_until_it_answers(served: Served, probe: str) -> None:
     until = time.monotonic() + 90
     while served.process.poll() is None and time.monotonic() < until:
-        if _answers(f"{served.url}config"):
+        if _answers(f"{served.url}{probe}"):
             return
         time.sleep(0.1)
     raise AssertionError(f"the server did not start:\n{served.log}")

@@ -122,8 +122,8 @@ def test_a_new_picture_is_explained_for_its_own_top_class(explainer: Any) -> Non
 def test_another_layer_gives_another_map_of_that_layers_size(explainer: Any, explained: Any) -> None:
     explainer.sample("chelsea")
     expect(explainer.page.locator("#layers .picker-button")).to_have_text("bn2 · 1280 × 7 × 7")
-    explainer.after(lambda: explainer.pick_only("layers", "blocks.4.2.conv_pwl"))
-    assert explainer.facts["Layer"] == "blocks.4.2.conv_pwl (112 × 14 × 14)"
+    explainer.pick_only("layers", "blocks.4.2.conv_pwl")
+    explainer.settles_on("blocks.4.2.conv_pwl (112 × 14 × 14)")
     values = np.load(io.BytesIO(Path(explainer.download("values").path()).read_bytes()))
     np.testing.assert_array_equal(values, explained(layer="blocks.4.2.conv_pwl").heatmap())
 
@@ -155,7 +155,8 @@ def test_another_model_brings_its_own_layers_and_explains_again(explainer: Any) 
     explainer.after(lambda: explainer.choose("model", "EfficientNet-Lite1"))
     assert explainer.facts["Model"] == "EfficientNet-Lite1"
     assert "cat" in explainer.classes[0]
-    explainer.after(lambda: explainer.pick_only("layers", "blocks.6.0.conv_pwl"))
+    explainer.pick_only("layers", "blocks.6.0.conv_pwl")
+    explainer.settles_on("blocks.6.0.conv_pwl (320 × ")
 
 
 def test_only_models_with_weights_here_are_offered_and_the_others_are_named(explainer: Any) -> None:

@@ -33,6 +33,7 @@ class ExplainTab(Tab):
 
     name = "explain"
     title = "Explain"
+    keeps_up = True
 
     def draw_controls(self) -> None:
         """What only this tab asks: a class to compare with, how the picture is fitted, which evidence is shown."""

@@ -46,6 +46,9 @@ class Tab:
     #: Which parts of the shared selection it shows: of "picture", "layers", "method", "target".
     shows: ClassVar[tuple[str, ...]] = ("picture", "layers", "method", "target")
 
+    #: Whether it answers changes of the selection itself, so that nobody needs to tell it that its views are stale.
+    keeps_up: ClassVar[bool] = False
+
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
 
