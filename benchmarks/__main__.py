@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.measure import Row
 
-BENCHMARKS = ("cam", "methods", "features", "hooks", "export")
+BENCHMARKS = ("cam", "methods", "features", "hooks", "export", "page")
 
 
 def main() -> None:

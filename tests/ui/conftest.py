@@ -62,19 +62,20 @@ def open_page(server: Served, chromium: Any) -> Iterator[Any]:
         if answer.status >= 400:
             explainer.faults.append(f"{answer.status} {answer.url}")
 
-    def open_window(query: str = "", **context: Any) -> Explainer:
+    def open_window(query: str = "", ready: str = "Top prediction", **context: Any) -> Explainer:
         window = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
         explainer = Explainer(window.new_page(), server.url)
         opened.append((window, explainer))
         page = explainer.page
         page.on("request", lambda request: explainer.requests.append(request.url))
+        page.on("console", lambda line: line.type == "error" and explainer.faults.append(f"console: {line.text}"))
         page.on("pageerror", lambda error: explainer.faults.append(f"page error: {error}"))
         page.on(
             "response", lambda answer: answer.status >= 400 and explainer.faults.append(f"{answer.status} {answer.url}")
         )
         page.goto(server.url + query)
         expect(page.locator("#samples img")).to_have_count(4, timeout=30_000)
-        expect(page.locator("#target input")).to_have_value("Top prediction")
+        expect(page.locator("#target input")).to_have_value(ready)
         return explainer
 
     yield open_window

@@ -221,11 +221,13 @@ canvas.addEventListener("keydown", (event) => {
 for (const kind of ["focus", "blur"]) canvas.addEventListener(kind, redraw);
 for (const knob of Object.values(knobs)) knob.addEventListener("input", redraw);
 
-// The look belongs to the address (see address.js), which sets the knobs once and is told of each turn.
-element.addEventListener("camapp:look", (event) => {
-  for (const [name, value] of Object.entries(event.detail)) if (knobs[name]) knobs[name].value = value;
-  if (view) draw();
-});
+// The look belongs to the address, which sets the knobs once and is told of each turn.
+const asked = new URLSearchParams(location.search);
+for (const name of ["opacity", "threshold"]) {
+  const value = Number(asked.get(name));
+  if (asked.has(name) && value >= 0 && value <= 100) knobs[name].value = value;
+}
+if (props.choices.includes(asked.get("colors"))) knobs.colors.value = asked.get("colors");
 for (const [name, knob] of Object.entries(knobs)) {
   if (name !== "split") knob.addEventListener("change", () => window.camapp.address({ [name]: knob.value }));
 }

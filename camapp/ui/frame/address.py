@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 
 import gradio as gr
@@ -79,6 +80,6 @@ def _sample(asked: Mapping[str, str], model: str, pool: ModelPool, selection: Se
 
 
 def notify(notices: list[str]) -> None:
-    """Show what an address asked for in vain."""
-    for notice in notices:
-        gr.Warning(notice.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+    """Show what an address asked for in vain, in one message: Gradio 6.31 shows one of several."""
+    if notices:
+        gr.Warning("<br>".join(html.escape(notice, quote=False) for notice in notices))

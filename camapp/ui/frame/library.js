@@ -45,13 +45,14 @@ window.camapp = (() => {
     area.remove();
   }
 
-  // Buttons that copy a text each: [["Copy Python", "import camapp..."], ...]
+  // Buttons that copy a text each, or what a function gives then: [["Copy Python", "import camapp..."], ...]
   function copyBar(texts) {
     const told = make("span", { class: "copy-told", role: "status" });
     const buttons = texts.map(([label, text]) => {
-      const button = make("button", { type: "button", title: text }, label);
+      const fixed = typeof text === "string";
+      const button = make("button", { type: "button", title: fixed ? text : undefined }, label);
       button.addEventListener("click", async () => {
-        await copy(text);
+        await copy(fixed ? text : text());
         told.textContent = "Copied.";
         setTimeout(() => (told.textContent = ""), 2500);
       });

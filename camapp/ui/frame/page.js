@@ -13,10 +13,10 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input:not([type=range]), textarea, select, [contenteditable]")) return;
-  const tell = (target, name, detail) => document.querySelector(target)?.dispatchEvent(new CustomEvent(name, { detail }));
-  if (/^[1-9]$/.test(event.key)) tell("#navigation", "camapp:choose", Number(event.key) - 1);
-  else if (event.key === "[") tell("#layers", "camapp:step", -1);
-  else if (event.key === "]") tell("#layers", "camapp:step", 1);
+  const tell = (target, name, detail) => document.querySelector(target)?.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
+  if (/^[1-9]$/.test(event.key)) tell("#navigation .tabs", "camapp:choose", Number(event.key) - 1);
+  else if (event.key === "[") tell("#layers .picker", "camapp:step", -1);
+  else if (event.key === "]") tell("#layers .picker", "camapp:step", 1);
   else if (event.key === "?") document.querySelector("#keys")?.showModal?.();
   else return;
   event.preventDefault();
