@@ -23,8 +23,6 @@ from camapp.sources.text import (
     table_rows,
 )
 
-Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
 
 @dataclass(frozen=True)
 class PictureFile:
@@ -39,6 +37,9 @@ class PictureFile:
     path: Path
     name: str
     label: str | None = None
+
+
+Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str] | PictureFile]
 
 
 def find_pictures(source: Source, limit: int | None = None) -> list[PictureFile]:
@@ -62,7 +63,7 @@ def find_pictures(source: Source, limit: int | None = None) -> list[PictureFile]
         raise UsageError("The source names no picture. Give a folder, a file, a pattern or a list of files.")
     found: dict[Path, PictureFile] = {}
     for part in parts:
-        for picture in _pictures_of(str(os.fspath(part))):
+        for picture in [part] if isinstance(part, PictureFile) else _pictures_of(str(os.fspath(part))):
             place = Path(os.path.abspath(picture.path))
             first = found.setdefault(place, picture)
             if first.label is None:

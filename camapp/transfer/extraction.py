@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from camapp.backbones.load import LoadedModel
-from camapp.errors import DecodeError, UsageError
+from camapp.errors import DecodeError, StoppedError, UsageError
 from camapp.explanation import versions
 from camapp.features.extractor import FeatureExtractor
 from camapp.features.features import Features
@@ -39,7 +39,9 @@ def extract_features(
     workers: int | None = None,
     limit: int | None = None,
     channels_last: bool = True,
+    max_bytes: int | None = None,
     progress: Progress = iter,
+    cancel: Any | None = None,
 ) -> FeatureTable:
     """Take the features of pictures out of a backbone.
 
@@ -56,7 +58,10 @@ def extract_features(
         workers: threads that decode pictures; as many as there are processors, up to 8, by default.
         limit: take only the first so many pictures.
         channels_last: as for ``FeatureExtractor``.
-        progress: wraps the pictures' names, to show how far it is.
+        max_bytes: refuse features that take more memory than that, once the first batch tells their size.
+        progress: wraps the pictures' names, to show how far it is; ``counting`` makes one of a function of numbers.
+        cancel: anything with ``is_set()`` (a ``threading.Event``) or a function; asked before each batch, it stops the
+            call once it is true.
 
     Returns:
         One row for each picture that could be read, in the order of the source. Labels where every row has one. The
@@ -67,6 +72,7 @@ def extract_features(
         LayerError: a layer that does not exist, never runs, or cannot be pooled as asked.
         ModelError, WeightsError: a model that cannot be loaded.
         DecodeError: not one of the pictures can be read.
+        StoppedError: ``cancel`` says so.
 
     Example:
         >>> table = camapp.extract_features("efficientnet_lite0", "photos", layers=["blocks.5", "penultimate"])
@@ -77,9 +83,12 @@ def extract_features(
     how = None if fit is None else checked_fit(fit)
     extractor = FeatureExtractor(loaded, layers, pool, normalize=normalize, dtype=dtype, channels_last=channels_last)
     pictures = find_pictures(source, limit)
-    gathered = _Gathered(pictures)
+    gathered = _Gathered(pictures, max_bytes)
     names = iter(progress([picture.name for picture in pictures]))
     for batch in load_batches(loaded, pictures, batch_size=batch_size, workers=workers, fit=how):
+        if is_cancelled(cancel):
+            done = len(gathered.rows) + len(gathered.failures)
+            raise StoppedError(f"Stopped as asked, after {done} of {len(pictures)} pictures. The model is as it was.")
         gathered.failures += [(pictures[row].name, reason) for row, reason in batch.failures]
         if batch.rows:
             gathered.add(batch.rows, extractor(batch.inputs))
@@ -87,6 +96,22 @@ def extract_features(
             next(names, None)
     next(names, None)  # lets a bar finish
     return gathered.table(provenance_of(loaded, extractor, how))
+
+
+def counting(step: Callable[[int, int], None]) -> Progress:
+    """A ``progress`` that calls a function with the number of pictures done and that of all."""
+
+    def wrapped(names: list[str]) -> Iterator[str]:
+        for done, name in enumerate(names, 1):
+            yield name
+            step(done, len(names))
+
+    return wrapped
+
+
+def is_cancelled(cancel: Any | None) -> bool:
+    """Whether a ``cancel`` of ``extract_features`` says so."""
+    return cancel is not None and bool(getattr(cancel, "is_set", cancel)())
 
 
 def opened(model: str | Path | LoadedModel) -> LoadedModel:
@@ -110,6 +135,7 @@ class _Gathered:
     """The features of the pictures so far, in arrays for all of them, filled row by row."""
 
     pictures: list[PictureFile]
+    max_bytes: int | None = None
     rows: list[int] = field(default_factory=list)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     info: dict[str, FeatureInfo] = field(default_factory=dict)
@@ -119,6 +145,7 @@ class _Gathered:
         values = features.numpy()
         if not self.arrays:
             self.info = dict(features.info)
+            self._check_memory(values)
             self.arrays = {
                 name: np.empty((len(self.pictures), *array.shape[1:]), array.dtype) for name, array in values.items()
             }
@@ -126,6 +153,17 @@ class _Gathered:
         for name, array in values.items():
             self.arrays[name][filled] = array
         self.rows += rows
+
+    def _check_memory(self, values: dict[str, np.ndarray]) -> None:
+        needed = len(self.pictures) * sum(array[0].nbytes for array in values.values())
+        if self.max_bytes is not None and needed > self.max_bytes:
+            largest = max(values, key=lambda name: values[name][0].nbytes)
+            size = values[largest][0].size
+            raise UsageError(
+                f"The features of {len(self.pictures)} pictures take {needed / 2**20:,.0f} MB, more than the "
+                f"{self.max_bytes / 2**20:,.0f} MB allowed; most of it is {largest}, {size:,} values a picture. "
+                'Pool the maps (pool="avg"), or take fewer layers or pictures.'
+            )
 
     def table(self, provenance: dict[str, Any]) -> FeatureTable:
         if not self.rows:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from camapp.backbones.load import LoadedModel
-from camapp.errors import UsageError
+from camapp.errors import StoppedError, UsageError
 from camapp.features.probe import Probe, ProbeReport, evaluate_probe, fit_probe, split
 from camapp.features.probe.fitting import check_settings
 from camapp.features.saved import ProbeSettings, headed_model, save_probe
@@ -17,7 +17,7 @@ from camapp.features.table import FeatureTable
 from camapp.hooks.selection import Pattern
 from camapp.images.geometry import Fit, checked_fit
 from camapp.sources.pictures import Source
-from camapp.transfer.extraction import Progress, extract_features, opened
+from camapp.transfer.extraction import Progress, extract_features, is_cancelled, opened
 from camapp.transfer.labels import check_labels
 
 
@@ -91,6 +91,7 @@ def train_probe(
     batch_size: int = 32,
     workers: int | None = None,
     progress: Progress = iter,
+    cancel: Any | None = None,
 ) -> TrainedProbe:
     """Teach a frozen backbone your own classes, and see how well it tells them.
 
@@ -113,10 +114,11 @@ def train_probe(
         batch_size: pictures in one forward.
         workers: threads that decode pictures.
         progress: wraps the pictures' names, to show how far it is.
+        cancel: as for ``extract_features``; asked before and after the fit too.
 
     Raises:
         UsageError: no labels, one class only, a class too small to be split, or an option that cannot be meant.
-        LayerError, ModelError, WeightsError, DecodeError: as ``extract_features``.
+        LayerError, ModelError, WeightsError, DecodeError, StoppedError: as ``extract_features``.
 
     Example:
         >>> trained = camapp.train_probe("efficientnet_lite0", "clothing/train", "clothing/test")
@@ -135,16 +137,24 @@ def train_probe(
         "batch_size": batch_size,
         "workers": workers,
         "progress": progress,
+        "cancel": cancel,
     }
     parts = learn_and_try(loaded, train, test, test_share, seed, options)
     learnt, tried = parts.learnt, parts.tried
+    _heed(cancel)
     probe = fit_probe(learnt.joined(), learnt.labels or (), kind=kind, C=C, alpha=alpha, k=k, seed=seed)
+    _heed(cancel)
     settings = _settings(learnt, loaded)
     if kind == "knn" and len(learnt.layers) > 1 and not settings.normalize:
         note = "neighbours over several layers: that of the larger numbers decides, unless normalize=True (--normalize)"
         probe = replace(probe, notes=(*probe.notes, note))
     report = None if tried is None else evaluate_probe(probe, tried.joined(), tried.labels or (), tried.names)
     return TrainedProbe(probe, loaded, settings, report, learnt.names, parts.failures)
+
+
+def _heed(cancel: Any | None) -> None:
+    if is_cancelled(cancel):
+        raise StoppedError("Stopped as asked; nothing was trained. The model is as it was.")
 
 
 @dataclass(frozen=True)

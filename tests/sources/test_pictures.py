@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from camapp.errors import UsageError
-from camapp.sources.pictures import find_pictures
+from camapp.sources.pictures import PictureFile, find_pictures
 
 
 @pytest.fixture
@@ -76,3 +76,9 @@ def test_no_source_and_no_limit_are_refused(folder: Path) -> None:
         find_pictures([])
     with pytest.raises(UsageError, match="limit = 0"):
         find_pictures(folder, limit=0)
+
+
+def test_pictures_that_were_found_before_keep_their_names_and_labels(tmp_path: Path) -> None:
+    (tmp_path / "00001").write_bytes(b"x")
+    given = [PictureFile(tmp_path / "00001", "hat/a.jpg", "hat"), PictureFile(tmp_path / "00002", "b.jpg")]
+    assert find_pictures(given) == given

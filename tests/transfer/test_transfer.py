@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from PIL import Image
 
 import camapp
 from camapp.backbones.load import LoadedModel
-from camapp.errors import DecodeError, UsageError
+from camapp.errors import DecodeError, StoppedError, UsageError
 from camapp.features import FeatureExtractor
 from camapp.images.decode import decode
 from camapp.loading import load_model
+from camapp.transfer.extraction import counting
 
 COLOURS = {"red": (220, 40, 30), "green": (30, 200, 60), "blue": (40, 60, 220)}
 
@@ -255,3 +257,28 @@ def test_a_network_given_by_hand_takes_no_features_of_another(model: LoadedModel
     with pytest.raises(UsageError, match="given by hand"):
         camapp.train_probe(mine, table, test_share=0)
     assert camapp.train_probe(mine, train, test_share=0).model().labels == ("blue", "green", "red")
+
+
+def test_counting_tells_the_pictures_done_and_cancel_stops_between_batches(model: LoadedModel, train: Path) -> None:
+    told: list[tuple[int, int]] = []
+    progress = counting(lambda done, total: told.append((done, total)))
+    table = camapp.extract_features(model, train, batch_size=4, progress=progress)
+    assert told == [(done, 15) for done in range(1, 16)]
+    told.clear()
+    with pytest.raises(StoppedError, match="after 8 of 15 pictures"):
+        camapp.extract_features(model, train, batch_size=4, progress=progress, cancel=lambda: len(told) >= 7)
+    assert not any(module._forward_hooks for module in model.module.modules())
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(StoppedError, match="after 0 of 15"):
+        camapp.train_probe(model, train, cancel=stop)
+    with pytest.raises(StoppedError, match="nothing was trained"):
+        camapp.train_probe(model, table, cancel=stop)
+
+
+def test_features_beyond_the_memory_allowed_are_refused_with_their_size(model: LoadedModel, train: Path) -> None:
+    values = 15 * 1280 * 7 * 7 * 4
+    with pytest.raises(UsageError, match=r"15 pictures take 4 MB, more than the 1 MB allowed; .*62,720 values"):
+        camapp.extract_features(model, train, layers="conv_head", pool="flatten", max_bytes=2**20)
+    fits = camapp.extract_features(model, train, layers="conv_head", pool="flatten", max_bytes=values)
+    assert fits.flat(fits.layers[0]).nbytes == values

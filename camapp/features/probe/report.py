@@ -89,6 +89,11 @@ class ProbeReport:
         """How many were told."""
         return int(self.confusion.sum())
 
+    @property
+    def majority(self) -> float:
+        """The accuracy of naming the most frequent class for every picture: what a probe has to beat."""
+        return max(one.support for one in self.measures) / self.pictures
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON, which has no NaN: undefined is None."""
         return {
@@ -96,6 +101,7 @@ class ProbeReport:
             "pictures": self.pictures,
             "accuracy": self.accuracy,
             "balanced_accuracy": self.balanced_accuracy,
+            "majority": self.majority,
             "log_loss": self.log_loss,
             "classes": [_without_nan(asdict(one)) for one in self.measures],
             "confusion": self.confusion.tolist(),

@@ -34,6 +34,7 @@ def test_measures_by_hand() -> None:
     assert report.confusion.tolist() == [[2, 1, 0], [1, 1, 0], [0, 0, 1]]
     assert report.accuracy == 4 / 6
     assert report.balanced_accuracy == pytest.approx((2 / 3 + 1 / 2 + 1) / 3)
+    assert report.majority == report.to_dict()["majority"] == 3 / 6
     first, second, third = report.measures
     assert (first.precision, first.recall, first.f1, first.support) == (2 / 3, 2 / 3, 2 / 3, 3)
     assert (second.precision, second.recall, second.f1, second.support) == (1 / 2, 1 / 2, 1 / 2, 2)

@@ -1,0 +1,72 @@
+"""packed: a table of features as one file of bytes, in any format; several files become a .zip."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import tempfile
+import zipfile
+from pathlib import Path
+
+from camapp.errors import UsageError, did_you_mean
+from camapp.features.analysis.projector import save_projector
+from camapp.features.formats import FORMATS, save_features
+from camapp.features.table import FeatureTable
+
+# What a format needs beside camapp's own dependencies: the module, and how to get it.
+_NEEDS = {"hdf5": ("h5py", 'HDF5 needs h5py: pip install "camapp[hdf5]"')}
+PROJECTOR = "projector"
+# The earliest date that a .zip can hold: the same features give the same bytes.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def missing_for(format: str) -> str | None:
+    """What to install before a format can be written; None where nothing is missing."""
+    module, advice = _NEEDS.get(format, (None, None))
+    return advice if module is not None and importlib.util.find_spec(module) is None else None
+
+
+def packed(table: FeatureTable, format: str, stem: str = "features") -> tuple[str, bytes]:
+    """A table as one file.
+
+    Args:
+        table: the features.
+        format: one of ``FORMATS``, or ``"projector"`` for the files of the Embedding Projector, a folder a layer where
+            there are several.
+        stem: what the file is called, without its ending.
+
+    Returns:
+        The file's name, and its bytes. Formats of several files are packed into a .zip.
+
+    Raises:
+        UsageError: no such format, or a package is missing that writes it.
+    """
+    if format not in (*FORMATS, PROJECTOR):
+        known = (*FORMATS, PROJECTOR)
+        raise UsageError(f'No format is called "{format}".{did_you_mean(format, known)} There are {", ".join(known)}.')
+    with tempfile.TemporaryDirectory() as folder:
+        inside = Path(folder)
+        if format == PROJECTOR:
+            _save_projector(table, inside)
+            return f"{stem}.projector.zip", _zipped(inside)
+        suffix = FORMATS[format].suffixes[0] if FORMATS[format].suffixes else ""
+        written = save_features(table, inside / f"{stem}{suffix}", format)
+        if len(written) == 1 and written[0].parent == inside:
+            return written[0].name, written[0].read_bytes()
+        return f"{stem}.{format}.zip", _zipped(inside)
+
+
+def _save_projector(table: FeatureTable, folder: Path) -> None:
+    for number, layer in enumerate(table.layers, 1):
+        inside = folder if len(table.layers) == 1 else folder / f"layer-{number}"
+        save_projector(inside, table.flat(layer), table.names, table.labels)
+
+
+def _zipped(folder: Path) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                member = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _DATE)
+                archive.writestr(member, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
