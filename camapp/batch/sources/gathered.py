@@ -124,7 +124,7 @@ class _Gatherer:
         named = inert(archive.name)
         try:
             with archive.open("rb") as file:
-                entries = list(self._entries(named, ZipDirectory(file)))
+                entries = list(self._entries(named, ZipDirectory(file), archive.stat().st_size))
                 if not entries:
                     raise UsageError(
                         f"There is no picture in the archive {named} (no file that ends in .jpg, .png, .webp, ...)."
@@ -137,11 +137,18 @@ class _Gatherer:
         except OSError as error:
             raise UsageError(f"The archive {named} cannot be read ({error.strerror}). Check the file.") from error
 
-    def _entries(self, archive: str, directory: Iterable[ZipEntry]) -> Iterator[ZipEntry]:
+    def _entries(self, archive: str, directory: Iterable[ZipEntry], size: int) -> Iterator[ZipEntry]:
+        """The pictures among the members."""
+        packed = 0
         for count, entry in enumerate(directory, 1):
             if count > self._limits.members:
                 raise UsageError(
                     f"The archive {archive} has more than {self._limits.members:,} members. Pack only the pictures."
+                )
+            packed += entry.packed
+            if packed > size:  # members that share their bytes are how kilobytes unpack to terabytes (Fifield, 2019)
+                raise UsageError(
+                    f"The archive {archive} is damaged, or made to do harm: its members overlap. Pack it anew."
                 )
             if is_picture_name(entry.name) and not is_hidden(entry.name) and not stat.S_ISLNK(entry.mode):
                 yield entry

@@ -48,21 +48,16 @@ def packed(table: FeatureTable, format: str, stem: str = "features") -> tuple[st
         inside = Path(folder)
         if format == PROJECTOR:
             _save_projector(table, inside)
-            return f"{stem}.projector.zip", _zipped(inside)
+            return f"{stem}.projector.zip", zipped(inside)
         suffix = FORMATS[format].suffixes[0] if FORMATS[format].suffixes else ""
         written = save_features(table, inside / f"{stem}{suffix}", format)
         if len(written) == 1 and written[0].parent == inside:
             return written[0].name, written[0].read_bytes()
-        return f"{stem}.{format}.zip", _zipped(inside)
+        return f"{stem}.{format}.zip", zipped(inside)
 
 
-def _save_projector(table: FeatureTable, folder: Path) -> None:
-    for number, layer in enumerate(table.layers, 1):
-        inside = folder if len(table.layers) == 1 else folder / f"layer-{number}"
-        save_projector(inside, table.flat(layer), table.names, table.labels)
-
-
-def _zipped(folder: Path) -> bytes:
+def zipped(folder: Path) -> bytes:
+    """All files of a folder and those in it, as a .zip that is the same for the same files."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
@@ -70,3 +65,9 @@ def _zipped(folder: Path) -> bytes:
                 member = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _DATE)
                 archive.writestr(member, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
+
+
+def _save_projector(table: FeatureTable, folder: Path) -> None:
+    for number, layer in enumerate(table.layers, 1):
+        inside = folder if len(table.layers) == 1 else folder / f"layer-{number}"
+        save_projector(inside, table.flat(layer), table.names, table.labels)

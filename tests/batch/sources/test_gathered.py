@@ -129,6 +129,16 @@ def test_more_than_the_limits_is_refused_before_anything_is_unpacked(
     assert not list(folder.iterdir())
 
 
+def test_members_that_share_their_bytes_are_refused(tmp_path: Path, folder: Path) -> None:
+    archive = pack(tmp_path / "a.zip", {"1.jpg": bytes(range(256)) * 8, "2.jpg": b"x"})
+    data = bytearray(archive.read_bytes())
+    second = data.index(b"PK\1\2", data.index(b"PK\1\2") + 4)
+    struct.pack_into("<L", data, second + 20, len(data))
+    archive.write_bytes(data)
+    with pytest.raises(UsageError, match="its members overlap"):
+        gather([archive], folder)
+
+
 def test_limits_count_over_all_files(tmp_path: Path, folder: Path) -> None:
     archives = [pack(tmp_path / f"{number}.zip", {"1.jpg": b"x", "2.jpg": b"x"}) for number in range(2)]
     with pytest.raises(UsageError, match="4 pictures are more than the 3"):

@@ -1,0 +1,290 @@
+"""The Features tab: pictures and a few choices on the left; features, their map and a classifier on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import gradio as gr
+
+from camapp.backbones.layers import LayerInfo
+from camapp.backbones.pooling import POOLS
+from camapp.features.probe.fitting import KINDS
+from camapp.features.table import FeatureTable
+from camapp.transfer import TrainedProbe
+from camapp.ui.features.downloads import keep_features, keep_probe
+from camapp.ui.features.extracting import (
+    ALIASES,
+    MOST_LAYERS,
+    Extraction,
+    Request,
+    checked_request,
+    extract,
+    has_labels,
+    labelled,
+    names_to_label,
+    train,
+)
+from camapp.ui.features.kept import Kept
+from camapp.ui.features.map_view import map_of, map_view
+from camapp.ui.features.probe_view import probe_of, probe_view
+from camapp.ui.features.summary_view import summary_of, summary_view
+from camapp.ui.frame.messages import owner_of, sent, status_bar, status_line, worded
+from camapp.ui.frame.picker import Option, picker, picker_value
+from camapp.ui.frame.selection import Update
+from camapp.ui.frame.tab import Frame, Tab
+from camapp.ui.frame.uploads import uploaded
+
+# The values of the controls, by component.
+Given: TypeAlias = dict[Any, Any]
+
+_READY = "Ready. Drop pictures or a .zip, and press Extract."
+_KIND_TITLES = {"linear": "Linear", "ridge": "Ridge", "knn": "kNN"}
+_LABELS_HINT = "hat1.jpg,hat\nshoe1.jpg,shoe"
+_ALIAS_TEXTS = {"penultimate": "what goes into the classifier", "last": "the last map or tokens before the pooling"}
+
+
+class FeaturesTab(Tab):
+    """Draws the tab, and answers its events."""
+
+    name = "features"
+    title = "Features"
+    shows = ()
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame)
+        self._extractions: Kept[Extraction] = Kept(
+            "These features are kept for an hour, and are gone. Extract them again."
+        )
+        self._trained: Kept[tuple[TrainedProbe, Extraction]] = Kept(
+            "This classifier is kept for an hour, and is gone. Train it again."
+        )
+
+    def draw_controls(self) -> None:
+        """The pictures, what is taken of them, and what is trained on it."""
+        pool = self.frame.pool
+        self.files = gr.File(
+            file_count="multiple",
+            file_types=["image", ".zip"],
+            type="filepath",
+            label="Pictures, or a .zip with one folder a class",
+            elem_id="features-files",
+            height=170,
+        )
+        self.layers = picker(
+            "Layers",
+            _layer_options(pool.layers(pool.default)),
+            ["penultimate"],
+            most=MOST_LAYERS,
+            elem_id="features-layers",
+        )
+        self.pool = gr.Dropdown(
+            [(name, name) for name in POOLS if "(" not in name and name != "none"] + [("gem", "gem"), ("spp", "spp")],
+            value="auto",
+            label="Pooling",
+            info="auto: the class token where there is one, else the mean over the places.",
+            elem_id="features-pool",
+        )
+        self.normalize = gr.Checkbox(
+            False, label="Scale each picture's features to length 1 (L2)", elem_id="features-normalize"
+        )
+        self.run = gr.Button("Extract", variant="primary", elem_id="features-run")
+        with gr.Group(elem_id="features-probe-controls"):
+            self.kind = gr.Radio(
+                [(_KIND_TITLES[kind], kind) for kind in KINDS],
+                value="linear",
+                label="Train a classifier",
+                elem_id="features-kind",
+            )
+            self.share = gr.Slider(
+                0.1, 0.5, 0.25, step=0.05, label="Share kept apart for testing", elem_id="features-share"
+            )
+            with gr.Accordion("Labels", open=False, elem_id="features-labels-box"):
+                self.labels = gr.Textbox(
+                    "",
+                    lines=5,
+                    max_lines=12,
+                    label="A line a picture: name,label",
+                    info="Instead of the folders of a .zip.",
+                    placeholder=_LABELS_HINT,
+                    elem_id="features-labels",
+                )
+        self.learn = gr.Button("Train", variant="secondary", elem_id="features-train")
+
+    def draw_results(self) -> None:
+        """Status, the classifier, the features and their map."""
+        self.status = status_bar("features-status", _READY)
+        self.probe = probe_view(elem_id="features-probe")
+        self.summary = summary_view(elem_id="features-summary")
+        self.map = map_view(elem_id="features-map")
+        self.token = gr.State("")
+
+    def connect(self) -> None:
+        """Extract, train, explain with what was trained."""
+        selection = self.frame.selection
+        options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
+        wanted: set[Any] = {self.files, selection.model, self.layers, self.pool, self.normalize, self.labels}
+        shown = [self.summary, self.map, self.token, self.labels, self.status]
+        extracted = self.run.click(self.extract, wanted, [*shown, self.probe], **options)
+        learnt = {*wanted, self.token, self.kind, self.share}
+        taught = self.learn.click(self.train, learnt, [*shown, self.probe], **options)
+        targets = [*selection.chosen[1:], self.frame.navigation, self.status]
+        self.probe.explain(self.explain, None, targets, **options)
+        selection.model.change(self.offer_layers, [selection.model], [self.layers], **options)
+        quiet: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
+        self.files.clear(self.clear, None, [*shown, self.probe], cancels=[extracted, taught], **quiet)
+        self.status.stop(self.stopped, None, [self.status], cancels=[extracted, taught], **quiet)
+
+    def extract(self, given: Given, request: gr.Request) -> Iterator[Update]:
+        """Take the features of the pictures."""
+        yield {self.probe: None, self.status: status_line("running", "Extracting…")}
+        try:
+            extraction, token = yield from self._extraction(self._wanted(given), request)
+        except Exception as error:
+            message, shown = worded(error)
+            yield {**self._nothing(), self.summary: {"error": message}, self.status: status_line("error", message)}
+            raise shown from error
+        updates = self._shown(extraction, token, str(given[self.labels] or ""))
+        yield {**updates, self.status: status_line("done", _extracted(extraction))}
+
+    def train(self, given: Given, request: gr.Request) -> Iterator[Update]:
+        """Train a classifier on the features; where they are not there yet, take them first."""
+        yield {self.probe: None, self.status: status_line("running", "Training…")}
+        try:
+            wanted, typed = self._wanted(given), str(given[self.labels] or "")
+            extraction = self._taken(given[self.token], wanted)
+            if extraction is None:
+                extraction, token = yield from self._extraction(wanted, request)
+                yield {**self._shown(extraction, token, typed), self.status: status_line("running", "Training…")}
+            else:
+                token = given[self.token]
+            table = labelled(extraction.table, typed)
+            if has_labels(typed):
+                yield {self.map: map_of(extraction, token, table)}
+            trained = yield from self._training(extraction, table, given, request)
+        except Exception as error:
+            message, shown = worded(error)
+            yield {self.probe: {"error": message}, self.status: status_line("error", message)}
+            raise shown from error
+        report, share = trained.report, float(given[self.share])
+        assert report is not None
+        kept = self._trained.keep((trained, extraction))
+        downloads = keep_probe(self.frame.results, trained, extraction.stem)
+        right = f"{report.accuracy:.1%} of {report.pictures} test pictures told right"
+        yield {
+            self.probe: probe_of(trained, extraction, share, kept, downloads),
+            self.status: status_line("done", f"Done: {right}; always the commonest class: {report.majority:.1%}."),
+        }
+
+    def explain(self, event: gr.EventData, request: gr.Request) -> Iterator[Update]:
+        """Offer the classifier as a model, choose it, and open the Explain tab."""
+        yield {self.status: status_line("running", "Opening the classifier…")}
+        try:
+            trained, extraction = self._trained.find(str(sent(event, "token")))
+            pool = self.frame.pool
+
+            def add(_: Any) -> str:
+                # on the twin of the quick lane, so that explaining does not wait for an extraction
+                backbone = pool.load(extraction.request.model)
+                return pool.add(replace(trained, backbone=backbone).model(f"{extraction.stem} classifier"))
+
+            name = yield from self.frame.work.follow(add, self._telling, owner=owner_of(request))
+            updates = self.frame.selection.switched_to(name)
+        except Exception as error:
+            message, shown = worded(error)
+            yield {self.status: status_line("error", message)}
+            raise shown from error
+        opened = status_line("done", "The classifier is open in Explain.")
+        yield {**updates, self.frame.navigation: "explain", self.status: opened}
+
+    def offer_layers(self, model: str) -> Update:
+        """Another model's layers."""
+        try:
+            options = _layer_options(self.frame.pool.layers(model))
+        except Exception:  # told where the model is chosen
+            options = _layer_options([])
+        return {self.layers: picker_value(options, ["penultimate"], most=MOST_LAYERS)}
+
+    def clear(self) -> Update:
+        """Back to the beginning."""
+        return {**self._nothing(), self.probe: None, self.labels: "", self.status: status_line("ready", _READY)}
+
+    def stopped(self) -> Update:
+        """What is said once a visitor pressed Stop."""
+        return {self.status: status_line("ready", "Stopped.")}
+
+    def _extraction(self, wanted: Request, request: gr.Request) -> Generator[Update, None, tuple[Extraction, str]]:
+        """The extraction and its token, by way of the queue."""
+        checked_request(self.frame.pool, wanted)
+        extraction = yield from self.frame.work.follow(
+            lambda task: extract(self.frame.pool, wanted, progress=task.progress, cancel=task.cancelled),
+            self._telling,
+            owner=owner_of(request),
+            slow=True,
+        )
+        return extraction, self._extractions.keep(extraction, extraction.bytes)
+
+    def _training(
+        self, extraction: Extraction, table: FeatureTable, given: Given, request: gr.Request
+    ) -> Generator[Update, None, TrainedProbe]:
+        model = self.frame.pool.load(extraction.request.model, slow=True)
+        kind, share = str(given[self.kind]), given[self.share]
+        trained = yield from self.frame.work.follow(
+            lambda task: train(model, table, kind, share, cancel=task.cancelled),
+            self._telling,
+            owner=owner_of(request),
+            slow=True,
+        )
+        return trained
+
+    def _taken(self, token: Any, wanted: Request) -> Extraction | None:
+        """The extraction on show, if it is of what is wanted."""
+        try:
+            extraction = self._extractions.find(str(token))
+        except Exception:
+            return None
+        return extraction if extraction.request == wanted else None
+
+    def _wanted(self, given: Given) -> Request:
+        files = tuple(str(uploaded(path)) for path in given[self.files] or ())
+        layers, pool = tuple(given[self.layers] or ()), str(given[self.pool])
+        return Request(files, str(given[self.frame.selection.model]), layers, pool, bool(given[self.normalize]))
+
+    def _shown(self, extraction: Extraction, token: str, typed: str) -> Update:
+        """The features on show; where pictures wait for labels, their names stand in the box already."""
+        downloads = keep_features(self.frame.results, extraction)
+        waiting = extraction.table.labels is None and not has_labels(typed)
+        return {
+            self.summary: summary_of(extraction, token, downloads),
+            self.map: map_of(extraction, token),
+            self.token: token,
+            self.labels: names_to_label(extraction.table) if waiting else typed,
+        }
+
+    def _nothing(self) -> Update:
+        return {self.summary: None, self.map: None, self.token: ""}
+
+    def _telling(self, text: str) -> Update:
+        return {self.status: status_line("running", text)}
+
+
+def _layer_options(layers: list[LayerInfo]) -> list[Option]:
+    """What stands for a layer in every model, then the layers with a map, deepest first."""
+    aliases = [Option(name, name, "In every model", _ALIAS_TEXTS[name]) for name in ALIASES]
+    return aliases + [
+        Option(
+            layer.name,
+            layer.name,
+            f"{' × '.join(map(str, layer.grid or ()))} places",
+            " × ".join(map(str, layer.shape or ())) + f" · {layer.kind}",
+        )
+        for layer in layers
+    ]
+
+
+def _extracted(extraction: Extraction) -> str:
+    count, failed = len(extraction.table), len(extraction.table.failures)
+    left_out = f"; {failed} left out" if failed else ""
+    pictures = "1 picture" if count == 1 else f"{count} pictures"
+    return f"Done: {pictures} in {extraction.seconds:.1f} s{left_out}."
