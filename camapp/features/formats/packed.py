@@ -26,6 +26,20 @@ def missing_for(format: str) -> str | None:
     return advice if module is not None and importlib.util.find_spec(module) is None else None
 
 
+def check_packable(format: str) -> None:
+    """Make sure that a table can be packed, before it is made.
+
+    Raises:
+        UsageError: no such format, or a package is missing that writes it.
+    """
+    known = (*FORMATS, PROJECTOR)
+    if format not in known:
+        raise UsageError(f'No format is called "{format}".{did_you_mean(format, known)} There are {", ".join(known)}.')
+    missing = missing_for(format)
+    if missing is not None:
+        raise UsageError(missing)
+
+
 def packed(table: FeatureTable, format: str, stem: str = "features") -> tuple[str, bytes]:
     """A table as one file.
 
@@ -41,9 +55,7 @@ def packed(table: FeatureTable, format: str, stem: str = "features") -> tuple[st
     Raises:
         UsageError: no such format, or a package is missing that writes it.
     """
-    if format not in (*FORMATS, PROJECTOR):
-        known = (*FORMATS, PROJECTOR)
-        raise UsageError(f'No format is called "{format}".{did_you_mean(format, known)} There are {", ".join(known)}.')
+    check_packable(format)
     with tempfile.TemporaryDirectory() as folder:
         inside = Path(folder)
         if format == PROJECTOR:

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from camapp.features.formats.packed import packed
+from camapp.features.formats.packed import check_packable, packed
 from camapp.ui.environment import new_result_folder
 from camapp.ui.features.downloads import probe_file
 from camapp.ui.features.extracting import Request, as_layers, checked_request, extract, labelled, train
@@ -44,6 +44,7 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             The file, a .zip where the format is of several files; and a summary: pictures, classes, layers, failures.
         """
         with in_words():
+            check_packable(format)
             wanted = _request(pool, files, model, layers, pooling, normalize)
             found = work.run(
                 lambda task: extract(pool, wanted, progress=task.progress, cancel=task.cancelled),

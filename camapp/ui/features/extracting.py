@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from camapp.backbones.load import LoadedModel
-from camapp.backbones.pooling import read_pool
+from camapp.backbones.pooling import POOLS
 from camapp.batch.sources.gathered import gather, inert
 from camapp.errors import LayerError, UsageError, did_you_mean
 from camapp.features.analysis.overview import Overview, overview
@@ -34,6 +34,8 @@ _LONGEST_LABEL = 60
 _MOST_TEXT = 200_000
 # Few pictures a forward, so that Stop is heard within a second or two.
 _BATCH = 16
+# Without numbers of the visitor's choice: spp(9999) would take all memory.
+POOL_NAMES = tuple(name.partition("(")[0] for name in POOLS)
 # Names that stand for a layer in every model.
 ALIASES = ("penultimate", "last")
 
@@ -100,7 +102,9 @@ def checked_request(pool: ModelPool, request: Request) -> Request:
     for layer in request.layers:
         if layer not in known:
             raise LayerError(f'{request.model} has no layer "{layer[:80]}".{did_you_mean(layer[:80], sorted(known))}')
-    read_pool(request.pool)
+    if request.pool not in POOL_NAMES:
+        near = did_you_mean(request.pool[:80], POOL_NAMES)
+        raise UsageError(f'No pooling "{request.pool[:80]}".{near} There are {", ".join(POOL_NAMES)}.')
     return request
 
 

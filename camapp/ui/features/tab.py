@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from camapp.backbones.layers import LayerInfo
-from camapp.backbones.pooling import POOLS
 from camapp.features.probe.fitting import KINDS
 from camapp.features.table import FeatureTable
 from camapp.transfer import TrainedProbe
@@ -17,6 +16,7 @@ from camapp.ui.features.downloads import keep_features, keep_probe
 from camapp.ui.features.extracting import (
     ALIASES,
     MOST_LAYERS,
+    POOL_NAMES,
     Extraction,
     Request,
     checked_request,
@@ -80,7 +80,7 @@ class FeaturesTab(Tab):
             elem_id="features-layers",
         )
         self.pool = gr.Dropdown(
-            [(name, name) for name in POOLS if "(" not in name and name != "none"] + [("gem", "gem"), ("spp", "spp")],
+            [name for name in POOL_NAMES if name != "none"],
             value="auto",
             label="Pooling",
             info="auto: the class token where there is one, else the mean over the places.",
