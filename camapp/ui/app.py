@@ -13,6 +13,8 @@ from camapp.ui.environment import refuse_vibe_mode
 from camapp.ui.explain.api import add_api
 from camapp.ui.explain.summary import device_text
 from camapp.ui.explain.tab import ExplainTab
+from camapp.ui.features.api import add_api as add_features_api
+from camapp.ui.features.tab import FeaturesTab
 from camapp.ui.frame import look
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.navigation import navigation
@@ -29,7 +31,7 @@ PORT = 7860
 # Events that Gradio keeps waiting for a thread; how many may wait for a model is the scheduler's to say.
 MOST_EVENTS = 200
 
-TABS: tuple[type[Tab], ...] = (ExplainTab,)
+TABS: tuple[type[Tab], ...] = (ExplainTab, FeaturesTab)
 
 
 def build(
@@ -69,6 +71,7 @@ def build(
         draw_tabs(frame, opened)
         connect_tabs(page, frame, opened)
         add_api(pool, work)
+        add_features_api(pool, work)
     page.queue(max_size=MOST_EVENTS, default_concurrency_limit=None, api_open=False)
     return page
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from camapp.ui.frame.models import ModelPool
 
 import camapp
 from camapp.errors import CamappError, LayerError, ModelError, UsageError
@@ -30,6 +29,7 @@ from camapp.ui.features.extracting import (
 from camapp.ui.features.map_view import map_of
 from camapp.ui.features.probe_view import probe_of
 from camapp.ui.features.summary_view import download_names, summary_of
+from camapp.ui.frame.models import ModelPool
 from tests.ui.features.made import COLOURS, coloured_zip, noisy
 
 ODD = "=1+1<img src=x onerror=alert(1)>.png"
