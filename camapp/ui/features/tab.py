@@ -130,7 +130,7 @@ class FeaturesTab(Tab):
         learnt = {*wanted, self.token, self.kind, self.share}
         taught = self.learn.click(self.train, learnt, [*shown, self.probe], **options)
         targets = [*selection.chosen[1:], self.frame.navigation, self.status]
-        self.probe.explain(self.explain, None, targets, **options)
+        self.probe.explain(self.open_in_explain, None, targets, **options)
         selection.model.change(self.offer_layers, [selection.model], [self.layers], **options)
         quiet: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
         self.files.clear(self.clear, None, [*shown, self.probe], cancels=[extracted, taught], **quiet)
@@ -177,7 +177,7 @@ class FeaturesTab(Tab):
             self.status: status_line("done", f"Done: {right}; always the commonest class: {report.majority:.1%}."),
         }
 
-    def explain(self, event: gr.EventData, request: gr.Request) -> Iterator[Update]:
+    def open_in_explain(self, event: gr.EventData, request: gr.Request) -> Iterator[Update]:
         """Offer the classifier as a model, choose it, and open the Explain tab."""
         yield {self.status: status_line("running", "Opening the classifier…")}
         try:
