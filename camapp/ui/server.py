@@ -18,11 +18,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 from camapp.errors import UsageError
-from camapp.images.decode import Limits
 from camapp.ui.environment import refuse_vibe_mode
 from camapp.ui.foreign import refuse_urls
 from camapp.ui.frame import look
-from camapp.ui.guard import LOOPBACK, Guard, allowed_hosts
+from camapp.ui.guard import LOOPBACK, MOST_BODY_BYTES, Guard, allowed_hosts
 from camapp.ui.passwords import Passwords
 
 HOST = "127.0.0.1"
@@ -141,7 +140,7 @@ class Page(gr.Blocks):
             "mcp_server": False,
             "pwa": False,
             "enable_monitoring": False,
-            "max_file_size": Limits.from_environment().max_bytes,
+            "max_file_size": MOST_BODY_BYTES,  # as archives may be; the decoder keeps the limit of a picture
             "footer_links": ["api"],  # hidden by the style sheet; the top bar has a button for it
             "theme": look.theme(),
             "css": self._style,
