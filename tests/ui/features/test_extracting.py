@@ -84,7 +84,7 @@ def test_features_are_those_of_the_library_on_the_unpacked_folder(
         ({"layers": ("blocks.66",)}, LayerError, r'no layer "blocks\.66"\. Did you mean'),
         ({"layers": ("re:(a+)+$",)}, LayerError, "no layer"),
         ({"layers": tuple(f"blocks.{number}" for number in range(9))}, UsageError, "9 layers are more than 8"),
-        ({"pool": "spp(99999)"}, UsageError, r'No pooling "spp\(99999\)"\. Did you mean spp'),
+        ({"pool": "spp(99999)"}, UsageError, r'No pooling "spp\(99999\)"\. There are auto'),
     ],
 )
 def test_choices_that_cannot_be_meant_are_refused(
