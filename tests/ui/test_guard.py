@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -15,6 +19,8 @@ from camapp.errors import UsageError
 from camapp.ui.guard import MOST_BODY_BYTES, Guard, allowed_hosts
 from camapp.ui.passwords import Passwords
 
+T = TypeVar("T")
+
 
 async def inside(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that reads the whole body and says how long it is."""
@@ -22,16 +28,21 @@ async def inside(scope: Scope, receive: Receive, send: Send) -> None:
     await PlainTextResponse(str(len(body)))(scope, receive, send)
 
 
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns, run in a thread: a browser of other tests has a loop in this one."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, work).result()
+
+
 def ask(hosts: frozenset[str] | None, host: str) -> httpx.Response:
     """One request to a guarded application under a name."""
-    import asyncio
 
     async def send() -> httpx.Response:
         transport = httpx.ASGITransport(app=Guard(inside, hosts))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.get("/", headers={"host": host})
 
-    return asyncio.run(send())
+    return finished(send())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:7860", "localhost", "LOCALHOST:7860", "[::1]:7860"])
@@ -59,16 +70,14 @@ def test_a_page_on_a_network_answers_under_any_name_unless_some_are_told() -> No
 
 
 def test_a_body_that_says_it_is_too_large_is_refused_unread() -> None:
-    import asyncio
-
     async def send(length: str) -> int:
         transport = httpx.ASGITransport(app=Guard(inside))
         async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
             return (await client.post("/", headers={"content-length": length}, content=b"")).status_code
 
-    assert asyncio.run(send(str(MOST_BODY_BYTES + 1))) == 413
-    assert asyncio.run(send("-1")) == 413
-    assert asyncio.run(send("many")) == 413
+    assert finished(send(str(MOST_BODY_BYTES + 1))) == 413
+    assert finished(send("-1")) == 413
+    assert finished(send("many")) == 413
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:
