@@ -8,8 +8,9 @@ from pathlib import Path
 
 from camapp.backbones.load import LoadedModel
 from camapp.batch.jobs.features import FeatureJob
-from camapp.batch.jobs.heatmaps import COLUMN, LABEL, OUTPUTS, HeatmapJob, Output
+from camapp.batch.jobs.heatmaps import COLUMN, LABEL, HeatmapJob
 from camapp.batch.jobs.job import ModelChoice
+from camapp.batch.jobs.map_files import OUTPUTS, Output
 from camapp.batch.running import SHARD_SIZE, USUAL_COLUMNS, USUAL_RUN, Columns, ExportReport, RunOptions, run_export
 from camapp.batch.sources import Source
 from camapp.images.geometry import Fit

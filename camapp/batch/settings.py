@@ -25,13 +25,18 @@ def settings_of(job: HeatmapJob | FeatureJob, kind: str, model: LoadedModel) -> 
     return {
         "kind": kind,
         "model": model.name,
-        "weights": {
-            "source": model.weights.source,
-            "sha256": model.weights.sha256 or _digest(model.module),
-            "random": model.weights.random,
-        },
+        "weights": weights_of(model),
         "input": {**model.card.input.model_dump(mode="json"), "fit": job.fit or model.card.preprocessing.fit},
         **{name: list(value) if isinstance(value, tuple) else value for name, value in own.items()},
+    }
+
+
+def weights_of(model: LoadedModel) -> dict[str, Any]:
+    """Which weights a model has: where they are from, their SHA-256, and whether they are random."""
+    return {
+        "source": model.weights.source,
+        "sha256": model.weights.sha256 or _digest(model.module),
+        "random": model.weights.random,
     }
 
 

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
-
-import numpy as np
+from typing import Any
 
 from camapp.backbones.load import LoadedModel
 from camapp.batch.jobs.job import ModelChoice, Parts, Work, at_precision, check_precision
+from camapp.batch.jobs.map_files import FORMATS, OUTPUTS, MapFiles, Output, check_outputs
 from camapp.batch.jobs.raw_maps import RawMaps
 from camapp.batch.records import Guess, Item, Row
 from camapp.cam.engine import Method
 from camapp.cam.methods import find_method
 from camapp.cam.targets import TopClasses
-from camapp.errors import CamappError, TargetError, UsageError, did_you_mean
+from camapp.errors import CamappError, TargetError, UsageError
 from camapp.explainer import Look, Prepared, checked_paintable, explain_prepared
 from camapp.explanation import Explanation
 from camapp.files import write_atomically
 from camapp.images.decode import decode
 from camapp.images.geometry import Fit, checked_fit
-from camapp.images.render import ALPHA, checked_paint, heatmap_16bit, png_bytes
+from camapp.images.render import ALPHA, checked_paint
 from camapp.sources.pictures import check_count
 
-Output: TypeAlias = Literal["overlay", "heatmap", "raw"]
-OUTPUTS: tuple[Output, ...] = ("overlay", "heatmap", "raw")
 RAW_FORMATS = ("npy", "parquet")
-FORMATS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp"}
-# A side of a picture, by what the formats can count.
-_MOST_PIXELS = {"jpeg": 65_500, "webp": 16_383}
 LABEL, COLUMN = "label", "column"
 
 _log = logging.getLogger("camapp")
@@ -124,10 +117,7 @@ class HeatmapJob:
         Raises:
             UsageError: an option that cannot be meant.
         """
-        unknown = [one for one in self.outputs if one not in OUTPUTS]
-        if unknown or not self.outputs:
-            hint = did_you_mean(str(unknown[0]), OUTPUTS) if unknown else ""
-            raise UsageError(f"outputs are one or more of {', '.join(OUTPUTS)}, not {self.outputs}.{hint}")
+        check_outputs(self.outputs)
         if self.overlay_format not in FORMATS:
             raise UsageError(f"overlay_format is one of {', '.join(FORMATS)}, not {self.overlay_format!r}.")
         if self.raw_format not in RAW_FORMATS:
@@ -198,20 +188,9 @@ class HeatmapJob:
 
     def write(self, result: Explanation, work: Work) -> Row:
         """Write overlay, heatmap and raw map of each class."""
-        files = []
-        for k in range(len(result)):
-            # All are numbered or none is: the second of "one" must not meet the first of "one-2".
-            stem = work.stem if len(result) == 1 else f"{work.stem}-{k + 1}"
-            if "overlay" in self.outputs:
-                files.append(self._write(f"overlays/{stem}{FORMATS[self.overlay_format]}", self._overlay(result, k)))
-            if "heatmap" in self.outputs:
-                files.append(self._write(f"heatmaps/{stem}.png", png_bytes(heatmap_16bit(result.heatmap(k)))))
+        files = [self._write(name, content) for name, content in self._files.of(result, work.stem)]
         if "raw" in self.outputs and self.raw_format == "parquet":
             self._raw_maps.add(work.shard, work.number, result.raw)
-        elif "raw" in self.outputs:
-            buffer = io.BytesIO()
-            np.save(buffer, result.raw.astype(np.float32), allow_pickle=False)
-            files.append(self._write(f"raw/{work.stem}.npy", buffer.getvalue()))
         blank = [f"{result.classes[k].label}: {reason}" for k, reason in enumerate(result.reasons) if reason]
         width, height = result.picture.full_size
         return Row(
@@ -240,6 +219,11 @@ class HeatmapJob:
             raise UsageError("This job has not been opened.")
         return self._opened
 
+    @property
+    def _files(self) -> MapFiles:
+        beside = [one for one in self.outputs if one != "raw" or self.raw_format == "npy"]
+        return MapFiles(beside, self.overlay_format, self.quality, self.alpha, self.colormap, self.hide_below)
+
     def _targets_of(self, work: Work, opened: _Opened) -> tuple[int, ...] | None:
         if not isinstance(self.targets, str):
             return opened.fixed
@@ -259,20 +243,6 @@ class HeatmapJob:
         prepared = [one.prepared for one in batch]
         with at_precision(self.precision, opened.model.device):
             return explain_prepared(opened.model, opened.engine, prepared, targets, opened.look)
-
-    def _overlay(self, result: Explanation, k: int) -> bytes:
-        image = result.overlay(k, alpha=self.alpha, colormap=self.colormap, hide_below=self.hide_below)
-        if self.overlay_format == "png":
-            return png_bytes(np.asarray(image))
-        most = _MOST_PIXELS[self.overlay_format]
-        if max(image.size) > most:
-            raise UsageError(
-                f"An overlay of {image.width} x {image.height} is too large for {self.overlay_format}, which holds "
-                f"{most} pixels a side. Choose png, or a max_side."
-            )
-        buffer = io.BytesIO()
-        image.save(buffer, self.overlay_format, quality=self.quality)
-        return buffer.getvalue()
 
     def _write(self, name: str, content: bytes) -> str:
         path = self._in_use.out / name
