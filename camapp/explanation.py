@@ -9,7 +9,7 @@ import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -129,6 +129,11 @@ class Explanation:
     @cached_property
     def _peaks(self) -> dict[int, tuple[int, int]]:
         return {}
+
+    def no_larger_than(self, side: int) -> Explanation:
+        """The same for the picture made smaller, its longer side at most ``side`` pixels: for previews."""
+        picture = self.picture.no_larger_than(side)
+        return replace(self, picture=picture, geometry=self.geometry.scaled_to(picture.size))
 
     def peak(self, k: int = 0) -> tuple[int, int] | None:
         """X and y of the hottest pixel of the picture; None for a blank map."""
