@@ -10,6 +10,7 @@ import os
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,10 +18,10 @@ from typing import Any
 from camapp.backbones.load import LoadedModel
 from camapp.batch.jobs.map_files import OUTPUTS, MapFiles, Output, check_outputs
 from camapp.batch.ledger.names import Stems
-from camapp.batch.live.explaining import Outcome
+from camapp.batch.live.explaining import NO_MEMORY, Outcome
 from camapp.batch.records import Item
 from camapp.batch.settings import weights_of
-from camapp.errors import UsageError
+from camapp.errors import CamappError, UsageError
 from camapp.explanation import versions
 from camapp.files import whole_file
 from camapp.images.render import ALPHA, checked_paint
@@ -35,6 +36,19 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 _READ_BY_ALL = 0o100644 << 16
 # JPEG and PNG do not get smaller.
 _PACKED = (".npy", ".csv", ".json")
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """An outcome with its files, ready to be written.
+
+    Args:
+        outcome: of one input.
+        files: names and contents.
+    """
+
+    outcome: Outcome
+    files: tuple[tuple[str, bytes], ...]
 
 
 class ResultsArchive:
@@ -75,7 +89,7 @@ class ResultsArchive:
         self._make = MapFiles(tuple(one for one in OUTPUTS if one in outputs), alpha=alpha, colormap=colormap)
         self._settings = dict(settings or {})
         self._stems = Stems()
-        self._rows: list[list[str]] = []
+        self._rows: list[dict[str, Any]] = []
         self._open = ExitStack()
         self._zip: zipfile.ZipFile | None = None
 
@@ -96,31 +110,45 @@ class ResultsArchive:
             raise
         self._open.__exit__(kind, error, trace)
 
-    def add(self, outcome: Outcome, files: Iterable[tuple[str, bytes]] | None = None) -> list[str]:
+    def add(self, outcome: Outcome) -> dict[str, Any]:
         """Take in one outcome: its files, and its row of the table.
 
-        Args:
-            outcome: of one input.
-            files: as ``files_of`` made them elsewhere; made here by default.
-
         Returns:
-            The names of the files.
+            The row, by ``COLUMNS``, before its text is made safe for spreadsheets.
         """
-        made = self.files_of(outcome, self.stem(outcome.item)) if files is None else files
-        names = []
-        for name, content in made:
+        return self.add_encoded(self.encoded(outcome, self.stem(outcome.item)))
+
+    def add_encoded(self, made: Encoded) -> dict[str, Any]:
+        """The same for an outcome whose files were made elsewhere."""
+        for name, content in made.files:
             self._write(name, content)
-            names.append(name)
-        self._rows.append(row_of(outcome, names))
-        return names
+        row = record_of(made.outcome, [name for name, _ in made.files])
+        self._rows.append(row)
+        return row
+
+    @property
+    def size(self) -> int:
+        """How many bytes were written so far."""
+        return 0 if self._zip is None or self._zip.fp is None else self._zip.fp.tell()
 
     def stem(self, item: Item) -> str:
         """How the names of an input's files begin: safe, and unlike all before, ignoring case; asked for once each."""
         return self._stems.stem(item.name)
 
-    def files_of(self, outcome: Outcome, stem: str) -> Iterable[tuple[str, bytes]]:
-        """The names and contents of an outcome's files; may be called in another thread than ``add``."""
-        return () if outcome.explanation is None else self._make.of(outcome.explanation, stem)
+    def encoded(self, outcome: Outcome, stem: str) -> Encoded:
+        """An outcome with its files; may be called in another thread than ``add_encoded``.
+
+        Where a file cannot be made, the outcome has failed.
+        """
+        if outcome.explanation is None:
+            return Encoded(outcome, ())
+        try:
+            return Encoded(outcome, tuple(self._make.of(outcome.explanation, stem)))
+        except CamappError as error:
+            reason = str(error)
+        except MemoryError:
+            reason = NO_MEMORY
+        return Encoded(replace(outcome, status="failed", explanation=None, reason=reason), ())
 
     def _write(self, name: str, content: bytes) -> None:
         if self._zip is None:
@@ -154,23 +182,31 @@ def settings_of_batch(model: LoadedModel, explaining: Mapping[str, Any], inputs:
     }
 
 
-def row_of(outcome: Outcome, files: Sequence[str]) -> list[str]:
-    """An outcome as a row of the table, in the order of ``COLUMNS``; numbers as they are, text made safe."""
+def record_of(outcome: Outcome, files: Sequence[str] = ()) -> dict[str, Any]:
+    """An outcome as a row by ``COLUMNS``, fit for JSON; None stands for what there is not."""
     found = outcome.explanation
-    start = [safe_cell(outcome.item.name), outcome.status, safe_cell(outcome.reason)]
-    if found is None:
-        explained = [""] * 6
-    else:
-        one = found.classes[0]
-        numbers = [str(one.index), _number(one.probability), _number(one.logit)]
-        explained = [safe_cell(one.label), *numbers, safe_cell(found.layer), safe_cell(found.method)]
-    return [*start, *explained, f"{outcome.seconds:.3f}", safe_cell("; ".join(files))]
+    one = None if found is None else found.classes[0]
+    return {
+        "name": outcome.item.name,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "label": None if one is None else one.label,
+        "index": None if one is None else one.index,
+        "probability": None if one is None else _finite(one.probability),
+        "logit": None if one is None else _finite(one.logit),
+        "layer": None if found is None else found.layer,
+        "method": None if found is None else found.method,
+        "seconds": round(outcome.seconds, 3),
+        "files": list(files),
+    }
 
 
-def table_text(rows: Iterable[Sequence[str]]) -> str:
-    """The table as CSV."""
+def table_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as CSV: numbers as they are, text made safe for spreadsheets."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
+    csv.writer(text, lineterminator="\n").writerows(
+        [COLUMNS, *([_cell(row[name]) for name in COLUMNS] for row in rows)]
+    )
     return text.getvalue()
 
 
@@ -179,5 +215,11 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
 
 
-def _number(value: float) -> str:
-    return repr(float(value)) if math.isfinite(value) else ""
+def _cell(value: Any) -> str:
+    if isinstance(value, int | float):
+        return repr(value)
+    return safe_cell("; ".join(value) if isinstance(value, list) else value or "")
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -148,9 +148,8 @@ class PictureExplainer:
         if self.fit is not None:
             checked_fit(self.fit)
         self._engine = self._made()
-        self._one = None if isinstance(self.targets, Mapping) else self.targets
-        if self._one is not None:
-            self._one = self.model.class_index(self._one)
+        shared = None if isinstance(self.targets, Mapping) else self.targets
+        self._one = None if shared is None else self.model.class_index(shared)
         self._reader = Reader(self.limits)
         self._ends = None if self.deadline is None else time.monotonic() + self.deadline
 
@@ -176,15 +175,13 @@ class PictureExplainer:
         """
         asked = _asked(cancel)
         began = time.perf_counter()
-        left = self._left()
         if asked():
             return Outcome(item, "left", reason=STOPPED)
-        if left is not None and left <= 0:
+        if self.over:
             return Outcome(item, "left", reason=self._too_late)
         try:
-            explanation = self._explained(item, left, cancel, progress)
+            explanation = self._explained(item, cancel, progress)
         except StoppedError:
-            # its own seconds count from where the model began: what came before is in the time of the batch too
             return Outcome(item, "left", reason=STOPPED if asked() else self._too_late, seconds=_since(began))
         except CamappError as error:
             reason = str(error)
@@ -196,6 +193,26 @@ class PictureExplainer:
         else:
             return Outcome(item, "done", explanation, seconds=_since(began))
         return Outcome(item, "failed", reason=reason, seconds=_since(began))
+
+    @property
+    def title(self) -> str:
+        """The method's name for people."""
+        return self._engine.title
+
+    @property
+    def takes_layer(self) -> bool:
+        """Whether the method explains at layers; others look at the whole network."""
+        return self._engine.takes_layer
+
+    @property
+    def target(self) -> int | None:
+        """The class that all pictures are explained for; None where each has its own."""
+        return self._one
+
+    @property
+    def over(self) -> bool:
+        """Whether the time for all pictures together is over."""
+        return self._ends is not None and time.monotonic() >= self._ends
 
     def settings(self) -> dict[str, Any]:
         """What decides on the maps, next to the model: fit for JSON."""
@@ -214,9 +231,10 @@ class PictureExplainer:
             raise UsageError(f"layer={self.layer!r} comes too late: name it where the {self.method.title} is made.")
         return self.method
 
-    def _explained(self, item: Item, left: float | None, cancel: Any, progress: Progress | None) -> Explanation:
+    def _explained(self, item: Item, cancel: Any, progress: Progress | None) -> Explanation:
         target = self._target_of(item)
         picture = decode(self._reader.read(item), name=item.name, limits=self.limits)
+        left = None if self._ends is None else max(self._ends - time.monotonic(), 1e-3)
         return explain(
             self.model,
             picture,
@@ -235,9 +253,6 @@ class PictureExplainer:
         if item.name not in self.targets:
             raise TargetError(NO_CLASS)
         return self.model.class_index(self.targets[item.name])
-
-    def _left(self) -> float | None:
-        return None if self._ends is None else self._ends - time.monotonic()
 
     @property
     def _too_late(self) -> str:

@@ -20,6 +20,7 @@ from camapp.batch.live import Outcome, PictureExplainer, ResultsArchive, explain
 from camapp.batch.live.archive import COLUMNS, safe_cell, settings_of_batch
 from camapp.batch.records import Item
 from camapp.errors import UsageError
+from camapp.images.decode import Limits
 from tests.networks import Plain
 
 
@@ -123,6 +124,16 @@ def test_the_settings_name_all_that_decides(tiny: Any, outcomes: list[Outcome], 
     assert len(found["weights"]["sha256"]) == 64
     assert found["versions"]["torch"] == torch.__version__.partition("+")[0]
     assert found["inputs"][0] == "=cmd.png"
+
+
+def test_what_its_format_cannot_hold_fails_alone(tiny: Any, tmp_path: Path) -> None:
+    Image.new("L", (70_000, 2)).save(tmp_path / "long.png")
+    wide = PictureExplainer(tiny, limits=Limits(max_aspect=1e6))
+    with ResultsArchive(tmp_path / "z.zip") as archive:
+        row = archive.add(wide.outcome(Item("long.png", str(tmp_path / "long.png"))))
+        assert archive.size == 0
+    assert (row["status"], row["files"], row["label"]) == ("failed", [], None)
+    assert "70000 x 2 is too large for jpeg" in row["reason"]
 
 
 def test_where_the_block_raises_nothing_is_left(outcomes: list[Outcome], tmp_path: Path) -> None:

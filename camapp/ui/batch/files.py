@@ -1,0 +1,66 @@
+"""A file input that hands over what was really uploaded, by the names that visitors know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import gradio as gr
+from gradio import component_meta
+
+from camapp.ui.frame.uploads import uploaded
+
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """An upload.
+
+    Args:
+        path: where it lies.
+        name: what its owner calls it, without a folder.
+    """
+
+    path: Path
+    name: str
+
+
+# Gradio 6.31 writes a .pyi, a copy of the module's source, beside each module that subclasses a component: not ours.
+_write_stub = component_meta.create_or_modify_pyi
+component_meta.create_or_modify_pyi = lambda *_: None
+
+
+class NamedFiles(gr.File):
+    """``gr.File`` whose value is a list of ``NamedFile``, also of a single file.
+
+    Gradio keeps an upload under a name without brackets and the like ("photo (1).jpg" becomes "photo 1.jpg"), which a
+    table of classes would not know.
+    """
+
+    # no __init__ of its own: Gradio 6.31 tells the page only of the arguments in the signature of the class itself
+    is_template = True  # else the page asks for a custom component's JavaScript, and never finishes loading (6.31)
+
+    def preprocess(self, payload: Any) -> list[NamedFile]:
+        """The uploads, each known to be one."""
+        return list(_named(() if payload is None else payload if isinstance(payload, Iterable) else [payload]))
+
+    def example_payload(self) -> Any:
+        """What the description of the API shows; Gradio's own example is a URL, which is not taken."""
+        example = {"path": "picture.jpg", "meta": {"_type": "gradio.FileData"}}
+        return example if self.file_count == "single" else [example]
+
+
+component_meta.create_or_modify_pyi = _write_stub
+
+
+def _named(payload: Iterable[Any]) -> Iterable[NamedFile]:
+    for one in payload:
+        # A list of files is iterated file by file; a single file (a pydantic model) by its fields.
+        if isinstance(one, tuple):
+            raise gr.Error("Several files are needed, in a list.", print_exception=False)
+        path = uploaded(one.path)
+        name = PurePosixPath(str(one.orig_name or path.name).replace("\\", "/")).name
+        yield NamedFile(path, name[:_LONGEST_NAME] or path.name)
