@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import zipfile
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ File: TypeAlias = str | os.PathLike[str] | tuple[str | os.PathLike[str], str]
 
 NO_PICTURE = "Its name does not end like a picture's (.jpg, .png, .webp, ...). Rename it if it is one."
 MEBIBYTE = 2**20
+# Signs that would break a line, or turn the text around them.
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 # Of what system programs leave in folders; it is nobody's picture.
 _LEFT_BEHIND = ("__MACOSX", "Thumbs.db", "desktop.ini")
 
@@ -88,7 +91,7 @@ def pictures_given(files: Sequence[File], limits: GivenLimits | None = None) -> 
         return _in_archive(*archives[0], limits)
     _check_count(len(named), f"{len(named):,} files", limits)
     names = UniqueNames()
-    given = [(Item(names.take(name_of(name)), path), name) for path, name in named]
+    given = [(Item(names.take(_shown(name)), path), name) for path, name in named]
     return Given(tuple(item for item, _ in given), {}, {item.name: name for item, name in given})
 
 
@@ -96,6 +99,10 @@ def _named(file: File) -> tuple[str, str]:
     path, name = file if isinstance(file, tuple) else (file, "")
     path = os.path.abspath(os.fsdecode(path))
     return path, name or os.path.basename(path)
+
+
+def _shown(name: str) -> str:
+    return _UNSHOWN.sub("_", name_of(name))
 
 
 def _in_archive(path: str, called: str, limits: GivenLimits) -> Given:
@@ -115,7 +122,7 @@ def _in_archive(path: str, called: str, limits: GivenLimits) -> Given:
     names = UniqueNames()
     given, refused = [], {}
     for entry in entries:
-        name = names.take(name_of(entry.name))
+        name = names.take(_shown(entry.name))
         given.append((Item(name, path, entry.name, label=first_folder(name)), entry.name))
         if not is_picture_name(entry.name):
             refused[name] = NO_PICTURE

@@ -237,11 +237,12 @@ class _Shown:
         of = f"Explaining {number + 1:,} of {len(self._rows):,}: {row['name']}."
         return self.update(f"{of} {text}".strip())
 
-    def finished(self, finished: Finished) -> Update:
-        """A picture is finished."""
+    def finished(self, finished: Finished) -> Update | None:
+        """A picture is finished; told at once where nothing was told for a while, else with what comes next."""
         self._rows[finished.number] = finished_row(finished)
-        count = finished.number + 1
-        return self.update(f"Finished {count:,} of {len(self._rows):,}.")
+        if time.monotonic() - self._drawn < _REDRAWN_EVERY:
+            return None
+        return self.update(f"Finished {finished.number + 1:,} of {len(self._rows):,}.")
 
     def over(self) -> Update:
         """All are finished."""

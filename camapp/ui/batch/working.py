@@ -75,7 +75,7 @@ def work_through(
     explained_by: tuple[LoadedModel, PictureExplainer],
     work: Scheduler,
     say: Callable[[int, str], Update],
-    finished: Callable[[Finished], Update],
+    finished: Callable[[Finished], Update | None],
 ) -> Generator[Update, None, None]:
     """Explain the pictures of a run one by one, each in its turn, into its archive.
 
@@ -87,7 +87,7 @@ def work_through(
         explained_by: the model, and what explains pictures with it.
         work: where models run.
         say: makes what is yielded of the number of the picture that is at work, and a sentence, or "" at first.
-        finished: makes what is yielded of a picture that is finished.
+        finished: makes what is yielded of a picture that is finished; None where nothing is.
     """
     model, explainer = explained_by
     settings = settings_of_batch(model, explainer.settings(), run.given.items)
@@ -102,7 +102,9 @@ def work_through(
                 record = archive.add_encoded(made)
                 if look is not None:
                     run.preview(number).write_bytes(look.preview)
-                yield finished(Finished(number, made.outcome, record, look))
+                update = finished(Finished(number, made.outcome, record, look))
+                if update is not None:
+                    yield update
     except BaseException:
         run.remove()
         raise

@@ -38,9 +38,9 @@ def test_files_keep_their_order_and_the_names_that_their_owner_gave_them(tmp_pat
 
 
 def test_a_name_never_leads_out_of_a_folder(tmp_path: Path) -> None:
-    names = ["../../up.jpg", "/etc/passwd", "C:\\dir\\b.jpg", "..\\..\\up.jpg"]
+    names = ["../../up.jpg", "/etc/passwd", "C:\\dir\\b.jpg", "..\\..\\up.jpg", "a\u202egpj\n.exe"]
     given = pictures_given([(tmp_path / "a.jpg", name) for name in names])
-    assert [item.name for item in given.items] == ["up.jpg", "etc/passwd", "dir/b.jpg", "up.jpg (2)"]
+    assert [item.name for item in given.items] == ["up.jpg", "etc/passwd", "dir/b.jpg", "up.jpg (2)", "a_gpj_.exe"]
 
 
 def test_of_an_archive_the_pictures_are_taken_and_what_is_none_is_refused_by_itself(tmp_path: Path) -> None:
