@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from camapp.backbones.load import DEFAULT_MODEL
+from camapp.ui.batch.tab import BatchTab
 from camapp.ui.environment import refuse_vibe_mode
 from camapp.ui.explain.api import add_api
 from camapp.ui.explain.summary import device_text
@@ -31,7 +32,7 @@ PORT = 7860
 # Events that Gradio keeps waiting for a thread; how many may wait for a model is the scheduler's to say.
 MOST_EVENTS = 200
 
-TABS: tuple[type[Tab], ...] = (ExplainTab, FeaturesTab)
+TABS: tuple[type[Tab], ...] = (ExplainTab, BatchTab, FeaturesTab)
 
 
 def build(

@@ -43,7 +43,7 @@ class NamedFiles(gr.File):
     # no __init__ of its own: Gradio 6.31 tells the page only of the arguments in the signature of the class itself
     is_template = True  # else the page asks for a custom component's JavaScript, and never finishes loading (6.31)
 
-    def preprocess(self, payload: Any) -> list[NamedFile]:
+    def preprocess(self, payload: Any) -> list[NamedFile]:  # type: ignore[override]
         """The uploads, each known to be one."""
         return list(_named(() if payload is None else payload if isinstance(payload, Iterable) else [payload]))
 

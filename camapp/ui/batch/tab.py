@@ -97,7 +97,11 @@ class BatchTab(Tab):
         self.run.click(self.run_batch, [*given, self.outputs, *chosen], shown, **options)
         self.status.stop(self.stop, None, None, queue=False, api_visibility="private", show_progress="hidden")
         opened = [selection.picture, selection.target, self.frame.navigation]
-        self.view.open(self.open_in_explain, [selection.model], opened, **options)
+        self.opened = self.view.open(self.open_in_explain, [selection.model], opened, **options)
+
+    def hands_over(self) -> list[Any]:
+        """Opening a picture in Explain."""
+        return [self.opened]
 
     def list_files(
         self, files: list[NamedFile], table: list[NamedFile], column: str | None, request: gr.Request

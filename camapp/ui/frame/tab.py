@@ -77,6 +77,10 @@ class Tab:
         """Views whose result belongs to the selection: where that changes they are told ``STALE``, in the browser."""
         return []
 
+    def hands_over(self) -> list[Any]:
+        """Its events that set the selection and open Explain, which then explains what is selected."""
+        return []
+
 
 # The value of a view whose result belongs to another selection than the present one.
 STALE: dict[str, Any] = {"stale": True}

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from camapp.ui.frame.models import ModelPool
 
 from camapp.errors import CamappError, UsageError
 from camapp.ui.batch.choices import BatchChoices
 from camapp.ui.batch.files import NamedFile
+from camapp.ui.frame.models import ModelPool
 
 MODEL = "efficientnet_lite0"
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from camapp.ui.frame.results import Results
-from camapp.ui.frame.scheduler import Scheduler
 from PIL import Image
 
 import camapp
@@ -25,6 +23,8 @@ from camapp.ui.batch.files import NamedFile
 from camapp.ui.batch.runs import Run, Runs
 from camapp.ui.batch.view import counts_text, finished_row, view_of, waiting_rows
 from camapp.ui.batch.working import Finished, work_through
+from camapp.ui.frame.results import Results
+from camapp.ui.frame.scheduler import Scheduler
 from tests.networks import Plain
 
 
