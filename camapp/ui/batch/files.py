@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import gradio as gr
 from gradio import component_meta
+from gradio.data_classes import ListFiles
 
 from camapp.ui.frame.uploads import uploaded
 
@@ -45,7 +45,8 @@ class NamedFiles(gr.File):
 
     def preprocess(self, payload: Any) -> list[NamedFile]:  # type: ignore[override]
         """The uploads, each known to be one."""
-        return list(_named(() if payload is None else payload if isinstance(payload, Iterable) else [payload]))
+        files = payload if isinstance(payload, ListFiles) else [payload]
+        return [_named(file) for file in files if file is not None]
 
     def example_payload(self) -> Any:
         """What the description of the API shows; Gradio's own example is a URL, which is not taken."""
@@ -56,11 +57,7 @@ class NamedFiles(gr.File):
 component_meta.create_or_modify_pyi = _write_stub
 
 
-def _named(payload: Iterable[Any]) -> Iterable[NamedFile]:
-    for one in payload:
-        # A list of files is iterated file by file; a single file (a pydantic model) by its fields.
-        if isinstance(one, tuple):
-            raise gr.Error("Several files are needed, in a list.", print_exception=False)
-        path = uploaded(one.path)
-        name = PurePosixPath(str(one.orig_name or path.name).replace("\\", "/")).name
-        yield NamedFile(path, name[:_LONGEST_NAME] or path.name)
+def _named(file: Any) -> NamedFile:
+    path = uploaded(file.path)
+    name = PurePosixPath((file.orig_name or path.name).replace("\\", "/")).name
+    return NamedFile(path, name[:_LONGEST_NAME] or path.name)

@@ -128,7 +128,7 @@ def table_notes(classes: TableClasses | None) -> list[str]:
     if classes.failed:
         notes.append(f"It has none for {_files(len(classes.failed))}, which will fail: {_some(list(classes.failed))}.")
     if classes.unmatched:
-        notes.append(f"It names {_files(len(classes.unmatched))} that were not given: {_some(classes.unmatched)}.")
+        notes.append(f"Not among the files given: {_some(classes.unmatched)}.")
     return notes
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 ASSETS = Path(__file__).resolve().parents[3] / "assets"
+_PATIENT = 20_000
 NAMES = ("cat (1).jpg", "cup <b>bold.jpg", "broken.png")
 
 
@@ -41,13 +42,15 @@ class Batch:
         self.status = page.locator("#batch-status")
         expect(self.root).to_be_visible()
 
-    def give(self, *paths: Path) -> None:
+    def give(self, *paths: Path, listed: bool = True) -> None:
         self.page.set_input_files("#batch-files input[type=file]", list(paths))
+        if listed:
+            expect(self.rows).to_have_count(len(paths), timeout=_PATIENT)
 
     def give_table(self, path: Path) -> None:
         self.page.locator("#batch-classes button").first.click()
         self.page.set_input_files("#batch-table input[type=file]", path)
-        expect(self.page.locator("#batch-column input")).to_be_visible()
+        expect(self.page.locator("#batch-column input")).to_be_visible(timeout=_PATIENT)
 
     def run(self, phase: str = "done") -> None:
         self.page.locator("#batch-run").click()
@@ -79,7 +82,6 @@ def test_files_are_listed_explained_shown_and_taken_home_and_one_is_opened_in_ex
     page = batch.page
     assert batch.root.get_attribute("data-state") == "empty"
     batch.give(*(folder / name for name in NAMES))
-    expect(batch.rows).to_have_count(3)
     assert batch.statuses() == ["waiting"] * 3
     batch.run()
     assert batch.statuses() == ["done", "done", "failed"]
@@ -117,11 +119,10 @@ def test_files_are_listed_explained_shown_and_taken_home_and_one_is_opened_in_ex
 def test_a_table_gives_each_file_its_own_class(batch: Batch, folder: Path) -> None:
     (folder / "classes.csv").write_text("name,year,class\nCAT (1).jpg,2,lynx\nother.jpg,3,lynx\n")
     batch.give(*(folder / name for name in NAMES[:2]))
-    expect(batch.rows).to_have_count(2)
     batch.give_table(folder / "classes.csv")
     expect(batch.page.locator("#batch-column input")).to_have_value("class")
     notes = batch.page.locator(".batch-notes")
-    expect(notes).to_contain_text("names 1 file that were not given: other.jpg")
+    expect(notes).to_contain_text("Not among the files given: other.jpg", timeout=_PATIENT)
     batch.run()
     assert batch.statuses() == ["done", "failed"]
     expect(batch.rows.first).to_contain_text("lynx")
@@ -131,10 +132,11 @@ def test_a_table_gives_each_file_its_own_class(batch: Batch, folder: Path) -> No
 @pytest.mark.browser
 def test_stopped_it_keeps_what_is_done(batch: Batch, folder: Path) -> None:
     paths = [folder / f"{number}.jpg" for number in range(30)]
+    with Image.open(folder / NAMES[0]) as small:
+        large = small.resize((1500, 1200))
     for path in paths:
-        path.write_bytes((folder / NAMES[0]).read_bytes())
+        large.save(path)
     batch.give(*paths)
-    expect(batch.rows).to_have_count(30)
     batch.page.locator("#batch-run").click()
     batch.page.locator(".batch-card").first.wait_for(timeout=60_000)
     batch.page.locator("#batch-status .status-stop").click()
@@ -148,12 +150,11 @@ def test_stopped_it_keeps_what_is_done(batch: Batch, folder: Path) -> None:
 @pytest.mark.browser
 def test_what_cannot_be_explained_is_said_at_once_and_clears_the_old_result(batch: Batch, folder: Path) -> None:
     batch.give(folder / NAMES[0])
-    expect(batch.rows).to_have_count(1)
     (folder / "none.zip").write_bytes(b"PK no archive")
     batch.page.locator("#batch-files [aria-label='Clear']").click()
-    expect(batch.root).to_have_attribute("data-state", "empty")
-    batch.give(folder / "none.zip")
-    expect(batch.root).to_have_attribute("data-state", "error")
+    expect(batch.root).to_have_attribute("data-state", "empty", timeout=_PATIENT)
+    batch.give(folder / "none.zip", listed=False)
+    expect(batch.root).to_have_attribute("data-state", "error", timeout=_PATIENT)
     expect(batch.root).to_contain_text("none.zip cannot be read as .zip")
     expect(batch.status).to_contain_text("none.zip cannot be read")
 
@@ -162,7 +163,6 @@ def test_what_cannot_be_explained_is_said_at_once_and_clears_the_old_result(batc
 def test_on_a_dark_phone_nothing_is_wider_than_the_screen_and_axe_finds_nothing(open_page: Any, folder: Path) -> None:
     batch = Batch(open_page("?__theme=dark", viewport={"width": 390, "height": 844}).page)
     batch.give(*(folder / name for name in NAMES))
-    expect(batch.rows).to_have_count(3)
     batch.run()
     assert batch.page.evaluate("document.documentElement.scrollWidth") <= 390
     axe = Axe()
@@ -206,8 +206,6 @@ def test_the_api_refuses_in_words_what_does_not_exist(
         client.predict([handle_file(folder / NAMES[0])], **options, api_name="/batch")
 
 
-def test_the_api_takes_no_file_of_the_server_and_no_more_than_fifty(client: Client, folder: Path) -> None:
+def test_the_api_takes_no_file_of_the_server(client: Client) -> None:
     with pytest.raises(AppError):
         client.predict([{"path": "/etc/hostname"}], api_name="/batch")
-    with pytest.raises(AppError, match="51 files: that is more than the 50"):
-        client.predict([handle_file(folder / NAMES[0])] * 51, api_name="/batch")
