@@ -16,7 +16,7 @@ from camapp.backbones.inputs import run_channels_last
 from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import LayerChoice, Method
 from camapp.cam.methods import find_method
-from camapp.cam.result import Normalize, Sign, checked_look
+from camapp.cam.result import CamResult, Normalize, Sign, checked_look
 from camapp.cam.targets import TopClasses
 from camapp.cam.targets.plan import One
 from camapp.cam.watch import Progress
@@ -73,17 +73,11 @@ def explain(
     Example:
         >>> camapp.explain("efficientnet_lite0", "cat.jpg", targets="tabby").save("heatmaps")
     """
-    loaded = load_model(model) if isinstance(model, str) else model
-    if not isinstance(loaded, LoadedModel):
-        raise UsageError(
-            f"model is a {type(model).__name__}; needed is a card's name or a LoadedModel, which know how to prepare "
-            "a picture. camapp.wrap_model(network, size=..., mean=..., std=...) makes one of any nn.Module; for a "
-            "prepared tensor there is camapp.GradCAM(model)(inputs)."
-        )
+    loaded = opened_model(model)
     look = checked_paintable(sign, normalize)
     engine = _engine(method, loaded, layer)
     wanted = _wanted(targets, top_k)
-    opened = _open(picture)
+    opened = open_picture(picture)
     return explain_prepared(
         loaded,
         engine,
@@ -94,6 +88,39 @@ def explain(
         deadline=deadline,
         cancel=cancel,
     )[0]
+
+
+def opened_model(model: str | LoadedModel) -> LoadedModel:
+    """A model that knows how to prepare a picture: loaded by its card's name, or as it is.
+
+    Raises:
+        ModelError, WeightsError: it cannot be loaded.
+        UsageError: something else.
+    """
+    loaded = load_model(model) if isinstance(model, str) else model
+    if not isinstance(loaded, LoadedModel):
+        raise UsageError(
+            f"model is a {type(model).__name__}; needed is a card's name or a LoadedModel, which know how to prepare "
+            "a picture. camapp.wrap_model(network, size=..., mean=..., std=...) makes one of any nn.Module; for a "
+            "prepared tensor there is camapp.GradCAM(model)(inputs)."
+        )
+    return loaded
+
+
+def open_picture(picture: PictureSource) -> Picture:
+    """A picture of any source.
+
+    Raises:
+        DecodeError: a file that is no readable picture.
+        UsageError: an array that is none.
+    """
+    if isinstance(picture, Picture):
+        return picture
+    if isinstance(picture, Image.Image):
+        return Picture.from_pil(picture)
+    if isinstance(picture, np.ndarray):
+        return Picture.from_array(picture)
+    return decode(picture)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,12 +156,26 @@ def explain_prepared(
     with model.named_failures():
         inputs = model.inputs([one.placed for one in prepared])
         result = run_channels_last(engine.model, lambda batch: engine(batch, targets, **look, **watch), inputs)
+    return explanations_of(model, result, prepared, look, (time.perf_counter() - start) / len(prepared))
+
+
+def explanations_of(
+    model: LoadedModel, result: CamResult, prepared: Sequence[Prepared], look: Look, seconds: float
+) -> list[Explanation]:
+    """What a method found in B pictures, as their explanations.
+
+    Args:
+        model: the model that prepared them.
+        result: of a call with K targets a row, in the order of the pictures.
+        prepared: the B pictures.
+        look: that it was made with.
+        seconds: time taken, a picture.
+    """
     maps, raw, logits = result.maps.cpu().numpy(), result.raw.cpu().numpy(), result.logits.cpu()
     if look["normalize"] == "shared":  # by the classes of a picture, and not by the other pictures of the batch
         highest = maps.max(axis=(1, 2, 3), keepdims=True)
         maps = maps / np.where(highest > 0, highest, 1)
     probabilities = logits.softmax(1)
-    seconds = (time.perf_counter() - start) / len(prepared)
     warning = ("random weights: predictions and maps mean nothing",) if model.weights.random else ()
 
     def prediction(row: int, index: int) -> Prediction:
@@ -215,13 +256,3 @@ def _wanted(targets: Any, top_k: int) -> Any:
     if not targets:
         raise TargetError("targets is empty. Name one class or more, or leave it out for the likeliest.")
     return [list(targets)]
-
-
-def _open(picture: PictureSource) -> Picture:
-    if isinstance(picture, Picture):
-        return picture
-    if isinstance(picture, Image.Image):
-        return Picture.from_pil(picture)
-    if isinstance(picture, np.ndarray):
-        return Picture.from_array(picture)
-    return decode(picture)

@@ -66,16 +66,34 @@ def compare(
         raise UsageError("methods is empty. Name one or more, such as gradcam.")
     engines = [_engine(method, model, layer, output) for method in methods]
     checked_look(sign, normalize)
-    watch = Watch(progress, deadline, cancel)
-    ready = [engine.ready(inputs, targets, False, watch) for engine in engines]
     results: dict[str, CamResult] = {}
+    for result in run_together(engines, inputs, targets, Watch(progress, deadline, cancel), sign, normalize):
+        count = 1 + sum(name.partition(" ")[0] == result.method for name in results)
+        results[result.method if count == 1 else f"{result.method} {count}"] = result
+    return results
+
+
+def run_together(
+    engines: Sequence[Method],
+    inputs: torch.Tensor,
+    targets: Targets | None,
+    watch: Watch,
+    sign: Sign = "positive",
+    normalize: Normalize | None = "minmax",
+) -> list[CamResult]:
+    """``compare`` of methods that are made already, in their order; all of one model."""
+    ready = [engine.ready(inputs, targets, False, watch) for engine in engines]
     with as_found(engines[0].model):
         passes = [make() for make in ready]
-        for engine, run, evidence in zip(engines, passes, _evidence(engines, passes), strict=True):
-            count = 1 + sum(name.partition(" ")[0] == engine.name for name in results)
-            name = engine.name if count == 1 else f"{engine.name} {count}"
-            results[name] = engine.result(evidence, run, sign, normalize)
-    return results
+        return [
+            engine.result(evidence, run, sign, normalize)
+            for engine, run, evidence in zip(engines, passes, _evidence(engines, passes), strict=True)
+        ]
+
+
+def shares_passes(method: type[Method]) -> bool:
+    """Whether a method runs the model together with others of its kind that read the same layers."""
+    return method.evidence is LayerMethod.evidence
 
 
 def _engine(
@@ -88,19 +106,19 @@ def _engine(
     return method
 
 
-def _evidence(engines: list[Method], passes: list[Passes]) -> list[Evidence]:
+def _evidence(engines: Sequence[Method], passes: list[Passes]) -> list[Evidence]:
     """What each method finds; one shot for all methods of the same layers and the same output."""
     found: dict[int, Evidence] = {}
     for number, (engine, run) in enumerate(zip(engines, passes, strict=True)):
         if number in found:
             continue
-        if type(engine).evidence is not LayerMethod.evidence:
+        if not shares_passes(type(engine)):
             found[number] = engine.evidence(run)
             continue
         alike = [
             other
             for other in range(number, len(engines))
-            if type(engines[other]).evidence is LayerMethod.evidence
+            if shares_passes(type(engines[other]))
             and passes[other].layers == run.layers
             and engines[other].output == engine.output
         ]

@@ -1,4 +1,4 @@
-"""How alike two maps are: Pearson, Spearman, SSIM, and the correlation of their histograms of gradients."""
+"""How alike maps are: Pearson, Spearman, overlap of the hottest, SSIM, correlation of histograms of gradients."""
 
 from __future__ import annotations
 
@@ -24,6 +24,40 @@ def spearman(first: Tensor, second: Tensor) -> Tensor:
     Equal values share the mean of their ranks.
     """
     return pearson(_ranks(first), _ranks(second))
+
+
+def spearman_matrix(maps: Tensor) -> Tensor:
+    """``spearman`` of each of N maps (N, H, W) with each: (N, N) float64, NaN where one is constant.
+
+    The ranks are found once a map, which takes far longer than to correlate them.
+    """
+    ranks = _ranks(maps)
+    return torch.stack([pearson(one.expand_as(ranks), ranks) for one in ranks])
+
+
+def overlap_matrix(maps: Tensor, share: float = 0.2) -> Tensor:
+    """How far the hottest parts of N maps agree: the intersection over union of each with each.
+
+    A map's hottest part is the ``share`` of its pixels of the highest values. What is as hot as the last of them is in
+    too; what is 0 or less is not hot, so that a map which is 0 nearly everywhere has a smaller part.
+
+    Args:
+        maps: (N, H, W).
+        share: of the pixels, above 0 and at most 1.
+
+    Returns:
+        (N, N) float64 in [0, 1], NaN where a map is constant or nowhere above 0.
+    """
+    values = maps.flatten(1)
+    count = max(1, round(share * values.shape[1]))
+    edge = values.topk(count).values[:, -1:]
+    hot = ((values >= edge) & (values > 0)).double()
+    hot[(values == values[:, :1]).all(1)] = 0
+    inside = hot.sum(1)
+    both = hot @ hot.T
+    union = inside[:, None] + inside - both
+    known = (inside > 0)[:, None] & (inside > 0)
+    return torch.where(known, both / union, torch.nan)
 
 
 def ssim(first: Tensor, second: Tensor, *, window: int = 11, sigma: float = 1.5, value_range: float = 1.0) -> Tensor:

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camapp.cam.metrics.similarity import gradient_histograms, hog_pearson, pearson, spearman, ssim
+from camapp.cam.metrics.similarity import (
+    gradient_histograms,
+    hog_pearson,
+    overlap_matrix,
+    pearson,
+    spearman,
+    spearman_matrix,
+    ssim,
+)
 
 
 @settings(max_examples=50, deadline=None)
@@ -72,3 +80,37 @@ def test_gradient_histograms_tell_directions_but_not_signs() -> None:
     assert float(hog_pearson(ramp, 1 - ramp)) == pytest.approx(1)
     assert float(hog_pearson(ramp, ramp.mT)) < 0
     assert hog_pearson(ramp, torch.zeros(1, 48, 48)).isnan().all()
+
+
+def test_a_matrix_of_rank_correlations_is_that_of_each_pair() -> None:
+    maps = torch.randint(0, 5, (4, 6, 7)).float()
+    matrix = spearman_matrix(maps)
+    for row in range(4):
+        for column in range(4):
+            assert float(matrix[row, column]) == pytest.approx(
+                float(spearman(maps[row : row + 1], maps[column : column + 1]))
+            )
+
+
+def test_the_overlap_of_the_hottest_fifth_is_counted_by_hand() -> None:
+    ranks = torch.arange(10.0)  # the two hottest of ten: 9 and 8
+    maps = torch.stack([ranks, ranks.roll(1), ranks.roll(5)]).view(3, 2, 5)
+    expected = torch.tensor([[1, 1 / 3, 0], [1 / 3, 1, 0], [0, 0, 1]], dtype=torch.float64)
+    torch.testing.assert_close(overlap_matrix(maps, 0.2), expected)
+
+
+def test_zeros_are_never_hot_and_equal_values_are_hot_together() -> None:
+    point = torch.zeros(2, 5)
+    point[0, 0] = 1
+    ties = torch.zeros(2, 5)
+    ties[0, :4] = 1  # the two hottest of ten are four
+    matrix = overlap_matrix(torch.stack([point, ties]), 0.2)
+    assert float(matrix[0, 1]) == pytest.approx(1 / 4)
+
+
+def test_a_blank_or_constant_map_overlaps_with_nothing() -> None:
+    other = torch.rand(5, 5)
+    for flat in (torch.zeros(5, 5), torch.full((5, 5), 0.7)):
+        matrix = overlap_matrix(torch.stack([flat, other]))
+        assert matrix[0].isnan().all()
+        assert float(matrix[1, 1]) == 1
