@@ -60,7 +60,7 @@ def patch_similarity(
     pictures = tuple(open_picture(one) for one in (a, b) if one is not None)
     placed = [loaded.place(picture, fit) for picture in pictures]
     inputs = loaded.inputs(placed)
-    key = layer or stages(loaded.module, inputs).fine
+    key = layer or finer_layer(loaded)
     maps = _maps_of(loaded, key, inputs)
     pooled, pooling_note = _pooled(maps, key)
     features = pooled.flatten(2).transpose(1, 2).flatten(0, 1).double()  # (pictures x patches, C)
@@ -81,6 +81,11 @@ def patch_similarity(
         notes=(*warning, *pooling_note, *silent_note, *(note for one in placed for note in one.notes)),
         seconds=time.perf_counter() - start,
     )
+
+
+def finer_layer(model: LoadedModel) -> str:
+    """The layer that ``patch_similarity`` looks at by default: the last one of finer places than the last map's."""
+    return stages(model.module, torch.zeros(1, 3, *model.card.input.size, device=model.device)).fine
 
 
 @dataclass(frozen=True)

@@ -428,3 +428,28 @@ def test_inspect_is_loud_about_random_weights(
     assert code == 0
     assert "RANDOM WEIGHTS" in complaint
     assert "RANDOM WEIGHTS resnet50 on 1 picture" in printed
+
+
+def test_compare_writes_a_contact_sheet_and_prints_how_far_the_maps_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--method", "gradcam", "--method", "cam", "--layer", "own", "--layer", "blocks.4.2.conv_pwl"]
+    code, printed, _ = in_process(monkeypatch, capsys, "compare", ASSETS / "chelsea.jpg", *chosen, "--out", tmp_path)
+    assert code == 0
+    assert (tmp_path / "chelsea-contact-sheet.png").is_file()
+    assert "Grad-CAM · bn2" in printed
+    assert "the linear head takes 1280" in " ".join(printed.split())
+    code, printed, _ = in_process(
+        monkeypatch, capsys, "compare", ASSETS / "chelsea.jpg", *chosen, "--out", tmp_path, "--json", "-t", "tabby"
+    )
+    facts = json.loads(printed)
+    assert facts["target"]["label"] == "tabby"
+    assert facts["layers"] == [None, "blocks.4.2.conv_pwl"]
+    assert facts["correlation"]["values"][3] == [None] * 4
+    assert all(Path(path).is_file() for path in facts["files"])
+
+
+def test_compare_of_one_map_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, complaint = in_process(monkeypatch, capsys, "compare", ASSETS / "chelsea.jpg", "--method", "gradcam")
+    assert code == 2
+    assert "nothing to compare it with" in complaint

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from camapp.cli import evaluate, explain, features, heatmaps, inspect, layers, methods, models, probe, serve
+from camapp.cli import compare, evaluate, explain, features, heatmaps, inspect, layers, methods, models, probe, serve
 from camapp.cli.options import FAILED, SOME_FAILED, USAGE
 from camapp.errors import CamappError, DecodeError, WeightsError
 from camapp.terminal import complain, out
@@ -60,6 +60,7 @@ def _common(
 
 
 app.command()(explain.explain)
+app.command()(compare.compare)
 app.command("heatmaps")(heatmaps.export_heatmaps)
 app.command()(features.features)
 app.command()(probe.probe)

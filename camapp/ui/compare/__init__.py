@@ -1,0 +1,1 @@
+"""The Compare tab: methods and layers side by side, and patches that look alike."""

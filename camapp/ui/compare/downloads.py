@@ -1,0 +1,58 @@
+"""The files of a comparison, made when they are downloaded."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Mapping
+
+import numpy as np
+
+from camapp.comparison import Comparison
+from camapp.explanation import versions
+from camapp.files import safe_name, safe_stem
+from camapp.images.render import ALPHA, png_bytes
+from camapp.ui.environment import private_folder
+from camapp.ui.frame.results import Content, Results
+
+# The names that the page links to.
+FILES = {"zip": "comparison.zip", "sheet": "contact-sheet.png", "json": "comparison.json"}
+
+
+def keep_comparison(results: Results, comparison: Comparison) -> str:
+    """Keep the files of a comparison for download; the token."""
+    makers: dict[str, Content] = {
+        FILES["zip"]: lambda query: zip_of(comparison, *_look(query)),
+        FILES["sheet"]: lambda query: sheet_of(comparison, *_look(query)),
+        FILES["json"]: lambda query: json_of(comparison),
+    }
+    label = f"{safe_stem(comparison.picture.name)}-{safe_name(comparison.target.label)[:40]}"
+    return results.keep_files(makers, label, size=comparison.picture.rgb.nbytes)
+
+
+def zip_of(comparison: Comparison, alpha: float = ALPHA, colormap: str = "viridis") -> bytes:
+    """All files of ``Comparison.save`` as a zip."""
+    packed = io.BytesIO()
+    with tempfile.TemporaryDirectory(dir=private_folder()) as folder:
+        saved = comparison.save(folder, alpha=alpha, colormap=colormap)
+        with zipfile.ZipFile(packed, "w") as archive:
+            for path in saved.files:
+                kind = zipfile.ZIP_STORED if path.suffix == ".png" else zipfile.ZIP_DEFLATED
+                archive.writestr(zipfile.ZipInfo(path.name), path.read_bytes(), kind)  # no times of this machine
+    return packed.getvalue()
+
+
+def sheet_of(comparison: Comparison, alpha: float = ALPHA, colormap: str = "viridis") -> bytes:
+    """The contact sheet as a PNG."""
+    return png_bytes(np.asarray(comparison.sheet(alpha=alpha, colormap=colormap)))
+
+
+def json_of(comparison: Comparison) -> bytes:
+    """Everything but the pixels."""
+    return json.dumps({**comparison.to_dict(), "versions": versions()}, indent=2, ensure_ascii=False).encode()
+
+
+def _look(query: Mapping[str, str]) -> tuple[float, str]:
+    return float(query.get("opacity", ALPHA)), query.get("colors", "viridis")

@@ -1,0 +1,235 @@
+// Runs as the body of a function of Gradio's: `props.value` is what grid_of() made. Names, reasons and notes are written
+// as text: they are not ours. The maps are blended here, and one crosshair moves over all of them.
+
+const { make, pixelsOf } = window.camapp;
+const part = (name) => element.querySelector(`.grid-${name}`);
+const root = element.querySelector(".grid-view");
+const maps = part("maps");
+const knobs = { opacity: part("opacity"), threshold: part("threshold"), colors: part("colors") };
+const colormaps = window.camapp.addColormaps(props.colormaps);
+for (const name of props.choices) knobs.colors.add(new Option(name, name));
+
+const invitation = { title: part("empty-title").textContent, text: part("empty-text").textContent };
+const copies = make("div", { class: "grid-copies" });
+part("downloads").after(copies);
+let view = null; // the value on show, with its pixels and the elements of its cells
+let cross = { x: 0, y: 0 };
+let waiting = false;
+
+async function show() {
+  const value = props.value;
+  if (!value || !value.cells) {
+    view = null;
+    root.dataset.state = value?.error ? "error" : "empty";
+    part("empty-title").textContent = value?.error ? "No comparison" : invitation.title;
+    part("empty-text").textContent = value?.error ?? invitation.text;
+    delete root.dataset.token;
+    askWhereStale();
+    return;
+  }
+  const [width, height] = value.size;
+  const heatsOf = value.cells.map((cell) => (cell.levels ? pixelsOf(cell.levels, width, height) : null));
+  const [picture, ...heats] = await Promise.all([pixelsOf(value.picture, width, height), ...heatsOf]);
+  if (props.value !== value) return; // a newer one came while this one was decoded
+  view = { ...value, width, height, picture, heats: heats.map((rgba) => rgba && rgba.filter((_, at) => at % 4 === 0)) };
+  drawTitle();
+  drawCells();
+  part("tables").replaceChildren(...value.tables.map(table));
+  part("tables").style.setProperty("--narrowest", `${6 + 2.9 * value.cells.length}rem`); // beside each other where both fit
+  part("words").textContent = value.words;
+  part("notes").replaceChildren(...value.notes.map((note) => make("li", {}, note)));
+  copies.replaceChildren(window.camapp.copyBar([["Copy Python", value.python], ["Copy command", value.command]]));
+  root.dataset.state = "result";
+  paint();
+  const first = value.cells.find((cell) => cell.peak);
+  moveTo(...(first?.peak ?? [width >> 1, height >> 1]));
+  root.dataset.token = value.token; // last: what is on show is this result
+}
+
+function askWhereStale() {
+  if (props.value?.stale && window.camapp.isOpen("compare")) trigger("wanted");
+}
+
+function drawTitle() {
+  part("title").replaceChildren(`${view.label} `, make("small", {}, view.facts));
+}
+
+// With one layer the maps follow each other; with several each method is a row and each layer a column.
+function drawCells() {
+  const flow = view.columns.length === 1;
+  maps.toggleAttribute("data-flow", flow);
+  maps.style.setProperty("--ratio", view.width / view.height);
+  maps.style.setProperty("--across", flow ? acrossOf(view.cells.length) : view.columns.length);
+  maps.replaceChildren();
+  if (!flow) maps.append(...view.columns.map(({ name, detail }) => make("p", { class: "grid-column", title: name }, name, make("small", {}, detail))));
+  view.parts = view.cells.map((cell, number) => cellOf(cell, number, flow));
+  for (const { name, title, detail } of view.rows) {
+    if (!flow) maps.append(make("h3", { class: "grid-row" }, title, make("small", {}, detail)));
+    const own = view.parts.filter((_, number) => view.cells[number].method === name);
+    maps.append(...own.map(({ figure }) => figure));
+    if (!flow) own.at(-1).figure.style.gridColumnEnd = "auto";
+    // a method of the whole network has one map, and leaves the other places free
+    if (!flow) for (let free = own.length; free < view.columns.length; free++) maps.append(make("div", { "aria-hidden": "true" }));
+  }
+  maps.setAttribute(
+    "aria-label",
+    `${view.cells.length} maps of ${view.label} under one crosshair. Arrow keys move it, with Shift by ten; Home goes to the hottest place of the first map.`,
+  );
+}
+
+const acrossOf = (count) => (count <= 4 ? count : 3);
+
+function cellOf(cell, number, flow) {
+  const name = make("span", { class: "grid-name", title: cell.title });
+  if (cell.letter) name.append(make("span", { class: "grid-letter" }, cell.letter));
+  name.append(flow ? cell.method_title : cell.column);
+  const caption = make("figcaption", { class: "grid-caption" }, name);
+  const figure = make("figure", { class: "grid-cell", "data-cell": number });
+  if (!cell.levels) {
+    figure.append(make("div", { class: "grid-stage grid-refused" }, cell.reason), caption);
+    return { figure };
+  }
+  const canvas = make("canvas", { width: view.width, height: view.height, role: "img", "aria-label": cell.alternative });
+  const output = make("span", { class: "grid-value" });
+  const use = make("button", { type: "button", class: "grid-use", "aria-label": `Use ${cell.title} in Explain` }, "Use this one");
+  use.addEventListener("click", () => trigger("choose", { method: cell.method, layer: cell.layer }));
+  caption.append(output);
+  for (const text of [cell.at, cell.blank]) if (text) caption.append(make("span", { class: "grid-at" }, text));
+  caption.append(use);
+  figure.append(make("div", { class: "grid-stage" }, canvas), caption);
+  return { figure, output, canvas, context: canvas.getContext("2d") };
+}
+
+function paint() {
+  if (!view) return;
+  const alpha = knobs.opacity.value / 100;
+  const lowest = knobs.threshold.value / 100;
+  const colors = colormaps[knobs.colors.value];
+  // As camapp.images.render.opacities: the cooler a place, the more of the picture shows.
+  const weights = Float64Array.from({ length: 256 }, (_, level) => (level / 255 < lowest ? 0 : alpha ** (1 + props.veil * (1 - level / 255))));
+  view.parts.forEach(({ context }, number) => context && paintCell(context, view.heats[number], view.cells[number].blank, weights, colors));
+  const ramp = part("legend").getContext("2d").createImageData(256, 1);
+  for (let level = 0; level < 256; level++) ramp.data.set([...colors.subarray(level * 3, level * 3 + 3), 255], level * 4);
+  part("legend").getContext("2d").putImageData(ramp, 0, 0);
+  linkDownloads();
+  part("opacity-value").textContent = `${knobs.opacity.value}%`;
+  part("threshold-value").textContent = lowest.toFixed(2);
+}
+
+// What is downloaded has the opacity and the colours on show.
+function linkDownloads() {
+  const look = new URLSearchParams({ opacity: knobs.opacity.value / 100, colors: knobs.colors.value });
+  for (const [name, file] of Object.entries(view.files)) part(name).href = `result/${view.token}/${file}?${look}`;
+}
+
+function paintCell(context, heat, blank, weights, colors) {
+  const { width, height, picture, seen } = view;
+  const sheet = context.createImageData(width, height);
+  const out = sheet.data;
+  out.set(picture);
+  if (!blank) {
+    for (let y = seen[1]; y < seen[3]; y++) {
+      for (let x = seen[0]; x < seen[2]; x++) {
+        const place = y * width + x;
+        const level = heat[place];
+        const weight = weights[level];
+        for (let channel = 0; channel < 3; channel++) {
+          const at = place * 4 + channel;
+          out[at] = picture[at] * (1 - weight) + colors[level * 3 + channel] * weight;
+        }
+      }
+    }
+  }
+  context.putImageData(sheet, 0, 0);
+  if (!view.sees_all) drawFrame(context);
+}
+
+function drawFrame(context) {
+  const [left, top, right, bottom] = view.seen;
+  const line = Math.max(1, Math.round(Math.min(view.width, view.height) / 200));
+  context.lineWidth = line;
+  for (const [color, dash] of [["#000", []], ["#fff", [6 * line, 6 * line]]]) {
+    context.strokeStyle = color;
+    context.setLineDash(dash);
+    context.strokeRect(left + line / 2, top + line / 2, right - left - line, bottom - top - line);
+  }
+}
+
+function moveTo(x, y) {
+  const { width, height, seen } = view;
+  cross = { x: Math.min(width - 1, Math.max(0, x)), y: Math.min(height - 1, Math.max(0, y)) };
+  maps.style.setProperty("--cross-x", `${((cross.x + 0.5) / width) * 100}%`);
+  maps.style.setProperty("--cross-y", `${((cross.y + 0.5) / height) * 100}%`);
+  const inside = cross.x >= seen[0] && cross.x < seen[2] && cross.y >= seen[1] && cross.y < seen[3];
+  const told = [];
+  view.parts.forEach(({ output }, number) => {
+    if (!output) return;
+    output.textContent = inside ? (view.heats[number][cross.y * width + cross.x] / 255).toFixed(2) : "–";
+    told.push(`${view.cells[number].letter} ${output.textContent}`);
+  });
+  const at = `x ${Math.floor((cross.x * view.original[0]) / width)}, y ${Math.floor((cross.y * view.original[1]) / height)}`;
+  part("readout").firstElementChild.textContent = inside ? `${at}: ${told.join(", ")}` : `${at}: not seen by the model`;
+}
+
+function table({ title, about, letters, names, values }) {
+  const head = make("tr", {}, make("td", { "data-same": "" }), ...letters.map((letter) => make("th", { scope: "col" }, letter)));
+  const rows = values.map((row, at) =>
+    make("tr", {}, make("th", { scope: "row", title: names[at] }, make("span", { class: "grid-letter" }, letters[at]), make("span", {}, names[at])),
+      ...row.map((value, other) => number(value, at === other))),
+  );
+  const whole = make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
+  const many = letters.length > 8 ? "" : undefined;
+  return make("section", { class: "grid-table", "data-many": many }, make("h3", {}, title), make("p", {}, about),
+    make("div", { class: "grid-scroll", tabindex: "0", role: "group", "aria-label": title }, whole));
+}
+
+function number(value, same) {
+  const cell = make("td", same ? { "data-same": "" } : {}, value === null ? "–" : value.toFixed(2).replace("-", "−"));
+  if (!same && value !== null) {
+    cell.style.setProperty("--share", Math.abs(value));
+    cell.toggleAttribute("data-negative", value < 0);
+  }
+  return cell;
+}
+
+function pixelUnder(event) {
+  const canvas = event.target.closest(".grid-stage")?.querySelector("canvas");
+  if (!view || !canvas) return null;
+  const box = canvas.getBoundingClientRect();
+  return [Math.floor(((event.clientX - box.left) * view.width) / box.width), Math.floor(((event.clientY - box.top) * view.height) / box.height)];
+}
+
+const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+for (const kind of ["pointermove", "pointerdown"]) {
+  maps.addEventListener(kind, (event) => {
+    const place = pixelUnder(event);
+    if (!place) return;
+    part("readout").removeAttribute("aria-live"); // a moving mouse must not make a screen reader chatter
+    moveTo(...place);
+  });
+}
+maps.addEventListener("keydown", (event) => {
+  if (!view || event.target !== maps) return;
+  const step = STEPS[event.key];
+  const stride = event.shiftKey ? 10 : 1;
+  if (step) part("readout").setAttribute("aria-live", "polite");
+  if (step) moveTo(cross.x + step[0] * stride, cross.y + step[1] * stride);
+  else if (event.key === "Home") moveTo(...(view.cells.find((cell) => cell.peak)?.peak ?? [0, 0]));
+  else return;
+  event.preventDefault();
+});
+for (const knob of Object.values(knobs)) {
+  knob.addEventListener("input", () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      paint();
+    });
+  });
+}
+
+window.camapp.onOpened("compare", askWhereStale);
+watch("value", show);
+show();

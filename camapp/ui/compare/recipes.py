@@ -1,0 +1,58 @@
+"""The same comparison as library code and as a command, to be copied."""
+
+from __future__ import annotations
+
+import shlex
+
+from camapp.patches import PatchSimilarity
+from camapp.ui.compare.choices import Compared
+
+
+def copies_of(compared: Compared) -> dict[str, str]:
+    """The texts of the copy buttons."""
+    return {"python": python_of(compared), "command": command_of(compared)}
+
+
+def python_of(compared: Compared) -> str:
+    """A program that makes the same comparison."""
+    comparison = compared.comparison
+    layers = "" if comparison.layers == (None,) else f"    layers={list(comparison.layers)!r},\n"
+    return (
+        "import camapp\n\n"
+        "comparison = camapp.compare_maps(\n"
+        f"    {comparison.model!r},\n"
+        f"    {comparison.picture.name!r},\n"
+        f"    methods={list(comparison.methods)!r},\n"
+        f"{layers}"
+        f"    targets={comparison.target.index},  # {comparison.target.label}\n"
+        ")\n"
+        "comparison.sheet().show()\n"
+        'comparison.save("comparison")\n'
+    )
+
+
+def command_of(compared: Compared) -> str:
+    """A command that makes the same comparison."""
+    comparison = compared.comparison
+    words = ["camapp", "compare", comparison.picture.name, "--model", comparison.model]
+    for method in comparison.methods:
+        words += ["--method", method]
+    for (name, _), layer in zip(compared.columns, comparison.layers, strict=True):
+        if comparison.layers != (None,):
+            words += ["--layer", "own" if layer is None else name]
+    words += ["--target", str(comparison.target.index)]
+    if comparison.weights["random"]:
+        words.append("--random-weights")
+    return shlex.join(words)
+
+
+def patches_python(alike: PatchSimilarity) -> str:
+    """A program that compares the same patches."""
+    names = ", ".join(repr(picture.name) for picture in alike.pictures)
+    x, y = alike.centre_of(alike.grid[0] // 2, alike.grid[1] // 2)
+    return (
+        "import camapp\n\n"
+        f"alike = camapp.patch_similarity({alike.model!r}, {names}, layer={alike.layer!r})\n"
+        f"maps = alike.similar_to({x:.0f}, {y:.0f})  # of the patch under this pixel of the first picture\n"
+        f"print(alike.best_matches({x:.0f}, {y:.0f}))\n"
+    )
