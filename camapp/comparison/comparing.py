@@ -198,7 +198,7 @@ def _groups(places: Sequence[_Place]) -> Iterator[list[_Place]]:
             shared.setdefault(layer, []).append((kind, layer))
     yield from shared.values()
     alone = [place for place in places if not shares_passes(place[0])]
-    yield from ([place] for place in sorted(alone, key=lambda place: bool(getattr(place[0], "runs_many", False))))
+    yield from ([place] for place in sorted(alone, key=lambda place: place[0].runs_many))
 
 
 def _cell(place: _Place, explanation: Explanation | None = None, reason: str | None = None) -> Cell:

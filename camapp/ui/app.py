@@ -10,6 +10,8 @@ from fastapi import FastAPI
 
 from camapp.backbones.load import DEFAULT_MODEL
 from camapp.ui.batch.tab import BatchTab
+from camapp.ui.compare.api import add_compare_api
+from camapp.ui.compare.tab import CompareTab
 from camapp.ui.environment import refuse_vibe_mode
 from camapp.ui.explain.api import add_api
 from camapp.ui.explain.summary import device_text
@@ -32,7 +34,7 @@ PORT = 7860
 # Events that Gradio keeps waiting for a thread; how many may wait for a model is the scheduler's to say.
 MOST_EVENTS = 200
 
-TABS: tuple[type[Tab], ...] = (ExplainTab, BatchTab, FeaturesTab)
+TABS: tuple[type[Tab], ...] = (ExplainTab, CompareTab, BatchTab, FeaturesTab)
 
 
 def build(
@@ -73,6 +75,7 @@ def build(
         connect_tabs(page, frame, opened)
         add_api(pool, work)
         add_features_api(pool, work)
+        add_compare_api(pool, work)
     page.queue(max_size=MOST_EVENTS, default_concurrency_limit=None, api_open=False)
     return page
 

@@ -39,6 +39,7 @@ async function show() {
   part("words").textContent = value.words;
   part("notes").replaceChildren(...value.notes.map((note) => make("li", {}, note)));
   copies.replaceChildren(window.camapp.copyBar([["Copy Python", value.python], ["Copy command", value.command]]));
+  if (window.camapp.isOpen("compare")) window.camapp.address(value.address);
   root.dataset.state = "result";
   paint();
   const first = value.cells.find((cell) => cell.peak);

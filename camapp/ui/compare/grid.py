@@ -45,7 +45,7 @@ def grid_of(
     columns: Sequence[tuple[str, str]],
     token: str,
     files: dict[str, str],
-    copies: dict[str, str],
+    recipes: dict[str, Any],
 ) -> dict[str, Any]:
     """What the view shows.
 
@@ -54,7 +54,7 @@ def grid_of(
         columns: name and shape of each of its layers, in their order.
         token: under which its files are kept for download.
         files: their names, as "zip", "sheet" and "json".
-        copies: the same call as "python" and as "command".
+        recipes: the same comparison as "python", as "command" and as "address".
     """
     picture = comparison.picture.no_larger_than(LONGEST_SIDE).to_pil()
     geometry = comparison.geometry.scaled_to(picture.size)
@@ -64,7 +64,7 @@ def grid_of(
     return {
         "token": token,
         "files": files,
-        **copies,
+        **recipes,
         "picture": jpeg_url(picture),
         "size": picture.size,
         "original": comparison.picture.size,

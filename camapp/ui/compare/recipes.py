@@ -1,11 +1,14 @@
-"""The same comparison as library code and as a command, to be copied."""
+"""The same comparison as library code and as a command, to be copied; and its address."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from camapp.patches import PatchSimilarity
 from camapp.ui.compare.choices import Compared
+from camapp.ui.frame.samples import is_sample
+from camapp.ui.frame.selection import TOP_PREDICTION
 
 
 def copies_of(compared: Compared) -> dict[str, str]:
@@ -44,6 +47,25 @@ def command_of(compared: Compared) -> str:
     if comparison.weights["random"]:
         words.append("--random-weights")
     return shlex.join(words)
+
+
+def address_of(compared: Compared, usual: Sequence[str]) -> dict[str, str]:
+    """What the page's address says of a comparison: everything but an uploaded picture; "" for what is as usual.
+
+    Args:
+        compared: the comparison.
+        usual: the methods that are compared where nobody chose any.
+    """
+    choices, comparison = compared.choices, compared.comparison
+    own = comparison.layers == (None,)
+    return {
+        "tab": "compare",
+        "model": choices.model,
+        "layer": "" if own else ",".join(name for name, _ in compared.columns),
+        "methods": "" if set(comparison.methods) == set(usual) else ",".join(comparison.methods),
+        "class": "" if str(choices.target) == str(TOP_PREDICTION) else str(choices.target),
+        "sample": comparison.picture.name if is_sample(choices.picture) else "",
+    }
 
 
 def patches_python(alike: PatchSimilarity) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import gradio as gr
 
 from camapp.cam.methods import find_method
 from camapp.comparison import MOST_METHODS
-from camapp.errors import CamappError
+from camapp.errors import CamappError, UsageError
 from camapp.patches import finer_layer
 from camapp.ui.compare.choices import CompareChoices, Compared, compare_choices, compare_patches, known_layer
 from camapp.ui.compare.downloads import FILES, keep_comparison
 from camapp.ui.compare.grid import grid_of, grid_view
 from camapp.ui.compare.patches import patches_of, patches_view
-from camapp.ui.compare.recipes import copies_of, patches_python
+from camapp.ui.compare.recipes import address_of, copies_of, patches_python
 from camapp.ui.frame.events import trigger_of
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.picker import Option, picker, picker_value
@@ -34,6 +34,9 @@ PATCHES_READY = "Ready. Choose a picture, or two."
 STOPPED = status_line("ready", "Stopped.")
 
 _FINER = ""
+
+# Of an address; nobody means more by it.
+_LONGEST = 300
 
 
 class CompareTab(Tab):
@@ -76,6 +79,22 @@ class CompareTab(Tab):
     def views(self) -> list[gr.HTML]:
         """Both; they are made again by themselves when the tab is open."""
         return [self.grid, self.patches]
+
+    def addressed(self) -> list[Any]:
+        """The methods."""
+        return [self.methods]
+
+    def read_address(self, query: Mapping[str, str], model: str) -> Update:
+        """The methods that an address asks for, as ``methods=gradcam,cam``."""
+        wanted = query.get("methods", "")[:_LONGEST].split(",")[:MOST_METHODS]
+        if not any(wanted):
+            return {}
+        unsuitable = self.frame.pool.unsuitable(model)
+        methods = [find_method(name).name for name in wanted]
+        for name in methods:
+            if name in unsuitable:
+                raise UsageError(f'The address names the method "{name}", which does not suit {model}.')
+        return {self.methods: picker_value(method_options(unsuitable), methods, most=MOST_METHODS)}
 
     def connect(self) -> None:
         """Compare when asked, and when the tab is opened after the selection changed."""
@@ -128,7 +147,8 @@ class CompareTab(Tab):
                 slow=choices.slow,
             )
             token = keep_comparison(self.frame.results, compared.comparison)
-            view = grid_of(compared.comparison, compared.columns, token, FILES, copies_of(compared))
+            recipes = {**copies_of(compared), "address": address_of(compared, DEFAULT_METHODS)}
+            view = grid_of(compared.comparison, compared.columns, token, FILES, recipes)
         except Exception as error:
             message, shown = worded(error)
             yield {self.grid: {"error": message}, self.status: status_line("error", message)}

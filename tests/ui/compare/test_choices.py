@@ -7,13 +7,13 @@ import shlex
 from typing import Any
 
 import pytest
-from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.scheduler import Task
 
 from camapp.errors import CamappError, LayerError, TargetError, UsageError
 from camapp.resources import resource_folder
 from camapp.ui.compare.choices import CompareChoices, Compared, compare_choices, compare_patches
 from camapp.ui.compare.recipes import command_of, patches_python, python_of
+from camapp.ui.frame.models import ModelPool
+from camapp.ui.frame.scheduler import Task
 
 CHELSEA = str(resource_folder("assets") / "chelsea.jpg")
 MODEL = "efficientnet_lite0"

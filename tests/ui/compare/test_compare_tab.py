@@ -46,7 +46,7 @@ class Comparer:
         before = self.page.locator(root).get_attribute("data-token")
         action()
         self.page.wait_for_function(
-            "([root, before]) => { const now = document.querySelector(root)?.dataset.token; return now && now !== before; }",
+            "([root, before]) => ![undefined, before].includes(document.querySelector(root)?.dataset.token)",
             arg=[root, before],
             timeout=40_000,
         )

@@ -38,7 +38,7 @@ def comparison(model: camapp.LoadedModel) -> Comparison:
 @pytest.fixture(scope="module")
 def view(comparison: Comparison) -> dict[str, Any]:
     columns = [("bn2", "1280 × 7 × 7"), (FINER, "112 × 14 × 14")]
-    return grid_of(comparison, columns, "token", {"zip": "a.zip"}, {"python": "", "command": ""})
+    return grid_of(comparison, columns, "token", {"zip": "a.zip"}, {"python": "", "command": "", "address": {}})
 
 
 def decoded(url: str) -> np.ndarray:
