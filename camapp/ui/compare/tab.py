@@ -104,7 +104,7 @@ class CompareTab(Tab):
         options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
         latest = {**options, "trigger_mode": "always_last"}  # the choice made while a run goes on is run after it
         shown = [self.grid, self.status]
-        compared = self.run.click(self.compare, chosen, shown, **latest)
+        compared = self.run.click(self.compare_now, chosen, shown, **latest)
         wanted = gr.on([trigger_of(self.grid, "wanted")], self.compare_once_settled, chosen, shown, **latest)
         picked = self.methods.pick(self.compare_if_quick, chosen, shown, **latest)
         matched = gr.on(
@@ -134,7 +134,7 @@ class CompareTab(Tab):
         everything = [self.grid, self.patches, self.status, self.patch_status]
         selection.picture.clear(self.clear, None, everything, cancels=[*maps, *patches], **quiet)
 
-    def compare(self, given: Given, request: gr.Request) -> Iterator[Update]:
+    def compare_now(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Compare what is chosen, on the picture."""
         choices = self._choices(given)
         yield {self.status: status_line("running", "Comparing…")}
@@ -161,7 +161,7 @@ class CompareTab(Tab):
         if choices.picture is None:
             yield {self.grid: None, self.status: status_line("ready", READY)}
         elif choices.settled(self.frame.pool):
-            yield from self.compare(given, request)
+            yield from self.compare_now(given, request)
         else:
             yield {self.status: status_line("running", "Loading the model…")}
 
@@ -175,7 +175,7 @@ class CompareTab(Tab):
         elif slow:
             yield {self.status: status_line("ready", "One of these methods takes long: press Compare to begin.")}
         else:
-            yield from self.compare(given, request)
+            yield from self.compare_now(given, request)
 
     def match_patches(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Find which patches of the picture, or of two, look alike."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect
 
@@ -208,3 +209,13 @@ def test_the_api_gives_a_contact_sheet_and_the_numbers(server: Any) -> None:
     assert "linear head" in facts["cells"][5]["reason"]
     with pytest.raises(AppError, match="No method"):
         client.predict(picture, "efficientnet_lite0", "gradcam, graddog", "", "", api_name="/compare")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_violation_in_a_result(open_page: Any, theme: str) -> None:
+    comparer = Comparer(open_page(f"?__theme={theme}"))
+    comparer.sample("chelsea")
+    expect(comparer.page.locator(".patches-view")).to_have_attribute("data-state", "result", timeout=30_000)
+    comparer.page.mouse.move(0, 0)
+    found = Axe().run(comparer.page, context="#compare-panel").response["violations"]
+    assert [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]] == []

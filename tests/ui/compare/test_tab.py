@@ -63,7 +63,7 @@ REQUEST = gr.Request(session_hash="somebody")
 
 
 def test_a_comparison_ends_in_a_view_whose_files_are_kept(tab: CompareTab) -> None:
-    first, *_, last = tab.compare(given(tab), REQUEST)
+    first, *_, last = tab.compare_now(given(tab), REQUEST)
     assert first[tab.status]["state"] == "running"
     assert last[tab.status]["text"].startswith("Done: 2 maps of tiger cat")
     assert tab.frame.results.holds(last[tab.grid]["token"])
@@ -71,7 +71,7 @@ def test_a_comparison_ends_in_a_view_whose_files_are_kept(tab: CompareTab) -> No
 
 
 def test_what_cannot_be_compared_clears_the_maps_and_says_why(tab: CompareTab) -> None:
-    steps = tab.compare(given(tab, layers=["<img src=x>"]), REQUEST)
+    steps = tab.compare_now(given(tab, layers=["<img src=x>"]), REQUEST)
     next(steps)
     failed = next(steps)
     assert 'has no layer "<img src=x>"' in failed[tab.grid]["error"]
