@@ -147,7 +147,8 @@ def test_large_maps_are_averaged_into_fewer_patches_and_a_note_says_so() -> None
     assert alike.grid == (MOST_ALONG_SIDE, MOST_ALONG_SIDE)
     assert alike.notes == ('"stem" has 56 x 56 places, averaged into 28 x 28 patches',)
     places = patches_by_hand(network, noise(56, 56)).reshape(28, 2, 28, 2, 5).mean((1, 3)).reshape(-1, 5)
-    np.testing.assert_allclose(alike.cosines[:40], cosines_by_hand(places)[:40], atol=1e-5)
+    some = [*range(0, 784, 31)]
+    np.testing.assert_allclose(alike.cosines[np.ix_(some, some)], cosines_by_hand(places[some]), atol=1e-5)
 
 
 def test_a_silent_patch_is_similar_to_nothing_and_a_note_says_so() -> None:
