@@ -123,7 +123,7 @@ class CompareTab(Tab):
         sampled = self.second_samples.pick(self.pick_sample, None, [self.second, self.patch_status], **options).success(
             self.match_patches, chosen, [self.patches, self.patch_status], **latest
         )
-        self.grid.choose(
+        self.used = self.grid.choose(
             self.use, chosen, [selection.method, selection.layers, self.frame.navigation, self.status], **options
         )
         selection.model.change(self.offer, [selection.model, self.methods], [self.methods, self.patch_layer], **options)
@@ -133,6 +133,10 @@ class CompareTab(Tab):
         self.patch_status.stop(lambda: STOPPED, None, [self.patch_status], cancels=patches, **quiet)
         everything = [self.grid, self.patches, self.status, self.patch_status]
         selection.picture.clear(self.clear, None, everything, cancels=[*maps, *patches], **quiet)
+
+    def hands_over(self) -> list[Any]:
+        """Taking a cell's method and layers over to Explain."""
+        return [self.used]
 
     def compare_now(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Compare what is chosen, on the picture."""

@@ -127,6 +127,7 @@ class ExplainTab(Tab):
         switched = [selection.model, selection.layers, selection.method, *targets]
         modelled = selection.model.input(self.explain_with_model, chosen, [*shown, *switched], **latest)
         checked = self.check.start(self.check_map, chosen, [self.check, self.status], **options)
+        selection.model.change(self.offer_rivals, [selection.model], [self.rival], **options)
         running = [again, fresh, sampled, classed, modelled, checked]
         quiet: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
         selection.picture.clear(self.clear, None, shown, cancels=running, **quiet)
@@ -159,7 +160,6 @@ class ExplainTab(Tab):
             yield {self.status: status_line("running", "Loading the model…")}
         try:
             updates = self.frame.selection.switched_to(choices.model, choices.method)
-            updates[self.rival] = gr.Dropdown(**_rival_choices(self.frame.pool.labels(choices.model)))
         except Exception as error:
             message, shown = worded(error)
             yield self._failed(message)
@@ -170,6 +170,11 @@ class ExplainTab(Tab):
         if choices.method in self.frame.pool.unsuitable(choices.model):
             choices = self._choices(given, layers=(), method="gradcam", target=TOP_PREDICTION, rival=NO_RIVAL)
         yield from self._steps(choices, request, updates)
+
+    def offer_rivals(self, model: str) -> Update:
+        """Another model's classes to compare with, whoever chose the model."""
+        with in_words():
+            return {self.rival: gr.Dropdown(**_rival_choices(self.frame.pool.labels(model)))}
 
     def check_map(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Delete and insert what the map marks, beside random maps."""

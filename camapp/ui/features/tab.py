@@ -130,11 +130,15 @@ class FeaturesTab(Tab):
         learnt = {*wanted, self.token, self.kind, self.share}
         taught = self.learn.click(self.train, learnt, [*shown, self.probe], **options)
         targets = [*selection.chosen[1:], self.frame.navigation, self.status]
-        self.probe.explain(self.open_in_explain, None, targets, **options)
+        self.opened = self.probe.explain(self.open_in_explain, None, targets, **options)
         selection.model.change(self.offer_layers, [selection.model], [self.layers], **options)
         quiet: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
         self.files.clear(self.clear, None, [*shown, self.probe], cancels=[extracted, taught], **quiet)
         self.status.stop(self.stopped, None, [self.status], cancels=[extracted, taught], **quiet)
+
+    def hands_over(self) -> list[Any]:
+        """Opening a classifier in Explain."""
+        return [self.opened]
 
     def extract(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Take the features of the pictures."""
