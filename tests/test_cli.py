@@ -271,6 +271,17 @@ def test_layers_marks_the_recommended_one(monkeypatch: pytest.MonkeyPatch, capsy
     assert [one["name"] for one in layers if one["recommended"]] == ["blocks.11.norm1"]
 
 
+def test_layers_says_what_each_layer_costs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _, table, _ = in_process(monkeypatch, capsys, "layers", "efficientnet_lite0")
+    (head,) = (line for line in table.splitlines() if line.startswith("conv_head "))
+    macs = 320 * 1280 * 7 * 7
+    assert head.split()[-2:] == ["409,600", f"{macs / 385_187_552:.1%}"]
+    assert "4,652,008 parameters; 385 million multiply-accumulates at 224x224" in table
+    _, printed, _ = in_process(monkeypatch, capsys, "layers", "efficientnet_lite0", "--json")
+    (facts,) = (one for one in json.loads(printed) if one["name"] == "conv_head")
+    assert facts["macs"] == macs
+
+
 def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "camapp", "explain", *[ASSETS / "chelsea.jpg"] * 500, "--out", tmp_path],
