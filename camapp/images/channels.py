@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Literal
@@ -30,8 +31,8 @@ class ChannelGrid:
 
     Args:
         pixels: (H, W, 3) uint8 RGB.
-        channels: the number of the channel in each tile, rising, row by row.
-        left_out: how many channels are not shown; those shown vary most.
+        channels: the number of the channel in each tile, row by row; rising, unless another order was asked for.
+        left_out: how many channels are not shown; those shown vary most, unless others were asked for.
         ranges: (shown, 2) float64, the values painted as the first and the last colour in each tile; the same in all
             tiles on a common scale, NaN where no value is finite.
         constant: the channels shown that are the same everywhere.
@@ -74,6 +75,7 @@ def channel_grid(
     scale: Literal["channel", "common"] = "channel",
     columns: int | None = None,
     most: int | None = 64,
+    chosen: Sequence[int] | None = None,
     gap: int = 1,
     cell: int | None = None,
     colormap: str = "viridis",
@@ -91,6 +93,7 @@ def channel_grid(
         columns: tiles in a row; by default as many as make the picture most nearly square.
         most: show at most so many, those of the greatest variance, in the order of the channels; those with NaN or
             infinity come before all others. None shows all.
+        chosen: show these channels instead, in this order.
         gap: pixels between tiles and around them, 0 and up.
         cell: about how many pixels the longer side of a tile shall have; by default the picture is about 800 wide.
         colormap: one of ``camapp.images.render.COLORMAPS``.
@@ -107,7 +110,10 @@ def channel_grid(
     for name, given, least in (("columns", columns, 1), ("most", most, 1), ("gap", gap, 0), ("cell", cell, 1)):
         _check_number(name, given, least)
     colors = colors_of(colormap)
-    channels = _most_varied(values, len(values) if most is None else most)
+    if chosen is None:
+        channels = _most_varied(values, len(values) if most is None else most)
+    else:
+        channels = _checked_choice(chosen, len(values))
     shown = values[list(channels)]
     finite = np.isfinite(shown)
     low, high = _ranges(shown, finite)
@@ -154,6 +160,14 @@ def _check_number(name: str, number: int | None, least: int) -> None:
         return
     if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
         raise UsageError(f"{name} = {number!r}; wanted is a whole number of {least} and up.")
+
+
+def _checked_choice(chosen: Sequence[int], count: int) -> tuple[int, ...]:
+    wrong = [one for one in chosen if isinstance(one, bool) or not 0 <= one < count]
+    if wrong or not len(chosen):
+        what = f"no channel {wrong[0]!r} among {count}, counted from 0" if wrong else "no channel is chosen"
+        raise UsageError(f"There is nothing to paint: {what}.")
+    return tuple(int(one) for one in chosen)
 
 
 def _most_varied(values: np.ndarray, most: int) -> tuple[int, ...]:

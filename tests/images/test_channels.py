@@ -205,3 +205,19 @@ def test_what_cannot_be_painted_is_refused(shape: tuple[int, ...], arguments: di
 def test_complex_maps_are_refused() -> None:
     with pytest.raises(UsageError, match="complex128"):
         channel_grid(np.zeros((1, 2, 2), complex))
+
+
+def test_chosen_channels_are_shown_in_the_order_asked_for() -> None:
+    values = np.arange(12.0).reshape(3, 2, 2)
+    grid = channel_grid(values, chosen=[2, 0], scale="common", cell=2, columns=2)
+    assert grid.channels == (2, 0)
+    assert grid.left_out == 1
+    np.testing.assert_array_equal(grid.ranges, [[0, 11], [0, 11]])
+    alone = channel_grid(values[[2, 0]], scale="common", cell=2, columns=2)
+    np.testing.assert_array_equal(grid.pixels, alone.pixels)
+
+
+@pytest.mark.parametrize("chosen", [[], [3], [-1], [True]])
+def test_a_choice_of_no_channel_or_of_one_that_is_not_there_is_refused(chosen: list[int]) -> None:
+    with pytest.raises(UsageError, match="There is nothing to paint"):
+        channel_grid(np.zeros((3, 2, 2)), chosen=chosen)
