@@ -26,6 +26,7 @@ from camapp.hooks.report.picture import depth_png
 from camapp.hooks.report.records import FILES, Snapshot, write_report
 from camapp.hooks.report.table import text
 from camapp.hooks.selection import Pattern
+from camapp.images.decode import Picture
 from camapp.images.geometry import Fit, checked_fit
 from camapp.loading import load_model
 from camapp.sources.batches import load_batches
@@ -34,7 +35,7 @@ from camapp.sources.pictures import Source, check_count, find_pictures
 # The score of one class reaches one row of the head: 99 of 100 elements of its gradient are 0 where nothing vanishes.
 _THRESHOLDS = Thresholds(vanishing_p99=0.0)
 
-__all__ = ["FILES", "InspectedPicture", "Inspection", "inspect_pictures"]
+__all__ = ["FILES", "InspectedPicture", "Inspection", "inspect_picture", "inspect_pictures"]
 
 
 @dataclass(frozen=True)
@@ -200,30 +201,64 @@ def inspect_pictures(
     if not batch.rows:
         name, reason = failures[0]
         raise DecodeError(f"None of {len(taken)} picture(s) can be read. The first, {name}: {reason}")
-    scoring = _Scoring(loaded, batch.inputs, target)
-    with loaded.named_failures():
-        snapshot = inspect_once(loaded.module, scoring, layers=layers, thresholds=_THRESHOLDS)
+    names = [taken[row].name for row in batch.rows]
+    settings = {"batch_size": batch_size, "fit": how or loaded.card.preprocessing.fit}
+    return _inspected(loaded, batch.inputs, names, target, layers, len(pictures), failures, settings)
+
+
+def inspect_picture(
+    model: LoadedModel,
+    picture: Picture,
+    *,
+    target: One | None = None,
+    layers: Pattern | Sequence[Pattern] | None = None,
+    fit: Fit | None = None,
+) -> Inspection:
+    """``inspect_pictures`` of one picture that is decoded already, with a model that is loaded.
+
+    Raises:
+        UsageError, LayerError, TargetError, ModelError: as ``inspect_pictures``.
+    """
+    if target is not None:
+        plan_targets(target, 1, model.class_index)
+    inputs, geometry, _ = model.prepare(picture, fit)
+    return _inspected(model, inputs, [picture.name], target, layers, 1, (), {"batch_size": 1, "fit": geometry.fit})
+
+
+def _inspected(
+    model: LoadedModel,
+    inputs: torch.Tensor,
+    names: Sequence[str],
+    target: One | None,
+    layers: Pattern | Sequence[Pattern] | None,
+    found: int,
+    failures: tuple[tuple[str, str], ...],
+    settings: dict[str, Any],
+) -> Inspection:
+    """One forward and backward of inputs (B, 3, h, w), the pictures of B names."""
+    scoring = _Scoring(model, inputs, target)
+    with model.named_failures():
+        snapshot = inspect_once(model.module, scoring, layers=layers, thresholds=_THRESHOLDS)
     return Inspection(
-        model=loaded.name,
+        model=model.name,
         weights={
-            "source": loaded.weights.source,
-            "sha256": loaded.weights.sha256,
-            "random": loaded.weights.random,
+            "source": model.weights.source,
+            "sha256": model.weights.sha256,
+            "random": model.weights.random,
         },
-        found=len(pictures),
+        found=found,
         pictures=tuple(
-            InspectedPicture(taken[row].name, label, score)
-            for row, label, score in zip(batch.rows, scoring.labels, scoring.scores, strict=True)
+            InspectedPicture(name, label, score)
+            for name, label, score in zip(names, scoring.labels, scoring.scores, strict=True)
         ),
         failures=failures,
         snapshot=snapshot,
         settings={
             "target": "each picture's likeliest class" if target is None else scoring.labels[0],
             "layers": "all that contain no others" if layers is None else _listed(layers),
-            "batch_size": batch_size,
-            "fit": how or loaded.card.preprocessing.fit,
-            "input": list(loaded.card.preprocessing.size),
-            "device": str(loaded.device),
+            **settings,
+            "input": list(model.card.preprocessing.size),
+            "device": str(model.device),
         },
         versions=versions(),
     )

@@ -18,7 +18,7 @@ from camapp.backbones.load import LoadedModel
 from camapp.errors import DecodeError, LayerError, TargetError, UsageError
 from camapp.hooks.report.records import Snapshot, TensorStatistics
 from camapp.images.decode import decode
-from camapp.inspection import Inspection, inspect_pictures
+from camapp.inspection import Inspection, inspect_picture, inspect_pictures
 from camapp.resources import resource_folder
 
 ASSETS = resource_folder("assets")
@@ -278,3 +278,11 @@ def test_random_weights_are_said_everywhere(folder: Path) -> None:
     assert "RANDOM WEIGHTS" in repr(found)
     assert "RANDOM WEIGHTS" in found._repr_html_()
     assert found.to_dict()["weights"]["random"] is True
+
+
+def test_a_picture_that_is_decoded_already_gives_the_figures_of_its_file(backbone: LoadedModel) -> None:
+    one = inspect_picture(backbone, decode(CAT), target="tabby", layers="blocks.6*")
+    same = inspect_pictures(backbone, CAT, target="tabby", layers="blocks.6*")
+    assert one.to_dict() == {**same.to_dict(), "settings": {**same.settings, "batch_size": 1}}
+    with pytest.raises(TargetError):
+        inspect_picture(backbone, decode(CAT), target="no such class")

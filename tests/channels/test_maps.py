@@ -149,7 +149,7 @@ def test_random_weights_are_written_across_pictures_and_said() -> None:
 
 @pytest.mark.parametrize("channel", [-1, 4, 1.5, True, "1"])
 def test_channels_that_there_are_not_are_refused(channel: Any) -> None:
-    with pytest.raises(UsageError, match="No channel .* in body; it has 4"):
+    with pytest.raises(UsageError, match=r"No channel .* in body; it has 4"):
         made(FOUR).heatmap(channel)
 
 

@@ -80,7 +80,7 @@ def depth_png(measured: Measured, title: str | None = None) -> bytes | None:
 
 def depth_figure(measured: Measured, title: str | None = None) -> Figure | None:
     """The figure that ``depth_png`` saves."""
-    panels = _panels(measured)
+    panels = panels_of(measured)
     if not panels:
         return None
     names = [place.name for place in panels[0].places]
@@ -101,7 +101,8 @@ def depth_figure(measured: Measured, title: str | None = None) -> Figure | None:
     return figure
 
 
-def _panels(measured: Measured) -> list[Panel]:
+def panels_of(measured: Measured) -> list[Panel]:
+    """What is drawn over depth: gradients and activations of the layers, or the parameters' gradients alone."""
     rows = layer_rows(measured)
     if not rows:
         parameters = parameter_rows(measured)
