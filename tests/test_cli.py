@@ -282,6 +282,34 @@ def test_layers_says_what_each_layer_costs(monkeypatch: pytest.MonkeyPatch, caps
     assert facts["macs"] == macs
 
 
+def test_channels_are_ranked_saved_and_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    wanted = [
+        "channels",
+        ASSETS / "chelsea.jpg",
+        "conv_head",
+        "--ranking",
+        "gradient",
+        "--target",
+        "tabby",
+        "--most",
+        "3",
+    ]
+    code, printed, _ = in_process(monkeypatch, capsys, *wanted, "--out", tmp_path / "out")
+    assert code == 0
+    assert printed.splitlines()[0] == "conv_head 1280x7x7, by gradient for tabby"
+    facts = json.loads((tmp_path / "out" / "channels.json").read_text())
+    best = [one["channel"] for one in facts["channels"][:3]]
+    rows = [line.split() for line in printed.splitlines() if line.strip()[:1].isdigit() and "dead" not in line]
+    assert [int(row[0]) for row in rows] == best
+    code, printed, _ = in_process(monkeypatch, capsys, *wanted, "--json")
+    assert [one["channel"] for one in json.loads(printed)["channels"]] == best
+    code, _, complaint = in_process(monkeypatch, capsys, *wanted, "--out", tmp_path / "out")
+    assert code == 2
+    assert "holds a report already" in complaint
+
+
 def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "camapp", "explain", *[ASSETS / "chelsea.jpg"] * 500, "--out", tmp_path],

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from camapp.cli import compare, evaluate, explain, features, heatmaps, inspect, layers, methods, models, probe, serve
+from camapp.cli import channels, evaluate, explain, features, heatmaps, inspect, layers, methods, models, probe, serve
 from camapp.cli.options import FAILED, SOME_FAILED, USAGE
 from camapp.errors import CamappError, DecodeError, WeightsError
 from camapp.terminal import complain, out
@@ -66,6 +67,7 @@ app.command()(features.features)
 app.command()(probe.probe)
 app.command()(evaluate.evaluate)
 app.command()(inspect.inspect)
+app.command("channels")(channels.save_channels)
 app.command("models")(models.list_models)
 app.command("layers")(layers.list_layers_of)
 app.command("methods")(methods.list_methods)
