@@ -25,6 +25,7 @@ from camapp.ui.frame.results import Results
 from camapp.ui.frame.scheduler import MOST_WAITING, Scheduler
 from camapp.ui.frame.selection import Selection
 from camapp.ui.frame.tab import Frame, Tab
+from camapp.ui.inspect.tab import InspectTab
 from camapp.ui.layout import connect_tabs, draw_tabs, draw_top_bar
 from camapp.ui.passwords import Passwords
 from camapp.ui.server import HOST, Page
@@ -34,7 +35,7 @@ PORT = 7860
 # Events that Gradio keeps waiting for a thread; how many may wait for a model is the scheduler's to say.
 MOST_EVENTS = 200
 
-TABS: tuple[type[Tab], ...] = (ExplainTab, CompareTab, BatchTab, FeaturesTab)
+TABS: tuple[type[Tab], ...] = (ExplainTab, CompareTab, BatchTab, FeaturesTab, InspectTab)
 
 
 def build(

@@ -1,0 +1,223 @@
+"""The Inspect tab: the layers of a model, the channels of one of them, and gradients over depth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import gradio as gr
+
+from camapp.channels import RANKINGS, ChannelMaps
+from camapp.errors import UsageError
+from camapp.ui.frame.events import trigger_of
+from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
+from camapp.ui.frame.picker import picker_value
+from camapp.ui.frame.scheduler import Task
+from camapp.ui.frame.selection import MOST_LAYERS, Update, layer_options
+from camapp.ui.frame.tab import Frame, Tab
+from camapp.ui.inspect.api import add_api
+from camapp.ui.inspect.channels import channels_of, channels_view
+from camapp.ui.inspect.choices import SCALES, Choices, Looks, ranking_choices
+from camapp.ui.inspect.depth import depth_of, depth_view
+from camapp.ui.inspect.downloads import keep_channels, keep_inspection
+from camapp.ui.inspect.recipes import address_of, copies_of_channels, copies_of_inspection
+from camapp.ui.inspect.tree import tree_of, tree_view
+from camapp.ui.inspect.words import figure
+
+T = TypeVar("T")
+View = dict[str, Any]
+
+# What the picture's views show while there is no picture.
+WAITING: View = {"waiting": True}
+COUNTS = (16, 36, 64, 144)
+_READY = "Ready. Add a picture to see what the layers do with it."
+
+
+class InspectTab(Tab):
+    """Draws the tab, and answers its events.
+
+    Args:
+        frame: what all tabs share.
+    """
+
+    name = "inspect"
+    title = "Inspect"
+    shows = ("picture", "layers", "target")
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame)
+        self._looks = Looks(frame.pool)
+
+    def draw_controls(self) -> None:
+        """How the channels are ranked and shown."""
+        self.ranking = gr.Dropdown(
+            ranking_choices(),
+            value="mean",
+            label="Rank channels by",
+            info="The gradient is that of the class above.",
+            elem_id="inspect-ranking",
+        )
+        self.most = gr.Dropdown(list(COUNTS), value=36, label="Channels shown", elem_id="inspect-most")
+        self.scale = gr.Radio(
+            [("Each its own", "channel"), ("One for all", "common")],
+            value="channel",
+            label="Colour scale",
+            elem_id="inspect-scale",
+        )
+        self.run = gr.Button("Inspect", variant="primary", elem_id="inspect-run")
+
+    def draw_results(self) -> None:
+        """Status, layers, channels, and the figures over depth."""
+        self.status = status_bar("inspect-status", _READY)
+        self.tree = tree_view(elem_id="inspect-tree")
+        self.channels = channels_view(elem_id="inspect-channels")
+        self.depth = depth_view(elem_id="inspect-depth")
+
+    def views(self) -> list[gr.HTML]:
+        """All three; the channels ask for new ones by themselves where the tab is open."""
+        return [self.tree, self.channels, self.depth]
+
+    def addressed(self) -> list[Any]:
+        """How the channels are ranked and shown."""
+        return [self.ranking, self.most, self.scale]
+
+    def read_address(self, query: Mapping[str, str], model: str) -> Update:
+        """Values for the controls that an address may set: rank, channels and scale."""
+        parts: dict[str, tuple[Any, Sequence[Any]]] = {
+            "rank": (self.ranking, list(RANKINGS)),
+            "channels": (self.most, COUNTS),
+            "scale": (self.scale, SCALES),
+        }
+        updates: Update = {}
+        for name, (control, allowed) in parts.items():
+            value = query.get(name, "")
+            if not value:
+                continue
+            known = {str(one): one for one in allowed}
+            if value not in known:
+                raise UsageError(f"The address says {name}={value[:40]}; it is one of {', '.join(known)}.")
+            updates[control] = known[value]
+        return updates
+
+    def connect(self) -> None:
+        """Inspect on every choice; a layer of the tree or of the chart becomes the layer of the selection."""
+        selection = self.frame.selection
+        options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
+        looked = gr.on(
+            [
+                self.run.click,
+                self.ranking.input,
+                self.most.input,
+                self.scale.input,
+                trigger_of(self.channels, "wanted"),
+            ],
+            self.inspect,
+            [*selection.chosen, self.ranking, self.most, self.scale],
+            [self.tree, self.channels, self.depth, self.status],
+            trigger_mode="always_last",  # the choice made while a run goes on is run after it
+            **options,
+        )
+        gr.on(
+            [trigger_of(self.tree, "inspect"), trigger_of(self.depth, "inspect")],
+            self.pick_layer,
+            [selection.model],
+            [selection.layers],
+            **options,
+        )
+        self.status.stop(
+            lambda: {self.status: status_line("ready", "Stopped.")},
+            None,
+            [self.status],
+            cancels=[looked],
+            queue=False,
+            api_visibility="private",
+            show_progress="hidden",
+        )
+        add_api(self._looks, self.frame.work)
+
+    def pick_layer(self, model: str, event: gr.EventData) -> Update:
+        """Choose a layer; that changes the selection, on which the views ask for its channels."""
+        with in_words():
+            layers = self.frame.pool.layers(model)
+            name = self._looks.layer(Choices(None, model, (str(sent(event, "layer")),)))
+            return {self.frame.selection.layers: picker_value(layer_options(layers), [name], most=MOST_LAYERS)}
+
+    def inspect(
+        self,
+        picture: str | None,
+        model: str,
+        layers: list[str],
+        method: list[str],
+        target: int | str,
+        ranking: str,
+        most: int,
+        scale: str,
+        request: gr.Request,
+    ) -> Iterator[Update]:
+        """The layers first, which need no picture; then the channels; then the figures over depth."""
+        choices = Choices(picture, model, tuple(layers), target, ranking, most, scale)
+        began = time.monotonic()
+        yield {self.status: status_line("running", "Looking at the layers…")}
+        try:
+            choices.check()
+            yield {self.tree: (yield from self._tree(choices, request))}
+            if picture is None:
+                yield {self.channels: WAITING, self.depth: WAITING, self.status: status_line("ready", _READY)}
+                return
+            yield {self.status: status_line("running", "Taking the channels…")}
+            maps = yield from self._run(request, lambda task: self._looks.channels(choices))
+            yield {self.channels: self._channels(maps, choices)}
+            yield {self.status: status_line("running", "Measuring gradients over depth…")}
+            yield {self.depth: (yield from self._depth(choices, request))}
+        except Exception as error:
+            message, shown = worded(error)
+            failed = {"error": message}
+            yield {self.channels: failed, self.depth: WAITING, self.status: status_line("error", message)}
+            raise shown from error
+        yield {self.status: status_line("done", _done(maps, time.monotonic() - began))}
+
+    def _tree(self, choices: Choices, request: gr.Request) -> Generator[Update, None, View]:
+        if not self.frame.pool.is_loaded(choices.model):
+            yield {self.status: status_line("running", "Loading the model…")}
+        costs = yield from self._run(request, lambda task: self._looks.costs(choices.model))
+        layers, card = self.frame.pool.layers(choices.model), self.frame.pool.card(choices.model)
+        chosen = self._looks.layer(choices)
+        return tree_of(costs, layers, card.title, chosen, f"{choices.model} {chosen}")
+
+    def _channels(self, maps: ChannelMaps, choices: Choices) -> View:
+        token = keep_channels(self.frame.results, maps, choices)
+        target = choices.target_of(self.frame.pool.load(choices.model))
+        copies = copies_of_channels(maps, choices, target)
+        layers = self.frame.pool.layers(choices.model)
+        recommended = any(layer.recommended and layer.name == maps.layer for layer in layers)
+        also = {"copies": copies, "address": address_of(choices, maps.layer, recommended=recommended)}
+        return {**channels_of(maps, choices.most, choices.scale, token), **also}
+
+    def _depth(self, choices: Choices, request: gr.Request) -> Generator[Update, None, View]:
+        slow = not self._looks.knows_inspection(choices)
+        inspection = yield from self._run(request, lambda task: self._looks.inspection(choices), slow=slow)
+        token = keep_inspection(self.frame.results, inspection)
+        maps = [layer.name for layer in self.frame.pool.layers(choices.model)]
+        target = choices.target_of(self.frame.pool.load(choices.model))
+        return {**depth_of(inspection, maps, token), "copies": copies_of_inspection(inspection, target)}
+
+    def _run(
+        self, request: gr.Request, job: Callable[[Task[T]], T], *, slow: bool = False
+    ) -> Generator[Update, None, T]:
+        return (
+            yield from self.frame.work.follow(
+                job,
+                lambda text: {self.status: status_line("running", text)},
+                owner=owner_of(request),
+                slow=slow,
+            )
+        )
+
+
+def _done(maps: ChannelMaps, seconds: float) -> str:
+    best = maps.top(1)[0]
+    dead = f", {len(maps.dead):,} of {len(maps):,} channels dead" if maps.dead else ""
+    broken = f", {maps.nonfinite:,} values NaN or infinite" if maps.nonfinite else ""
+    score = figure(float(maps.scores[best]))
+    return f"Done: {maps.layer}, best channel {best} ({score}){dead}{broken}, in {seconds:.2f} s."
