@@ -36,8 +36,9 @@ def add_api(looks: Looks, work: Scheduler) -> None:
             grid of its best channels (PNG); and the values of all its channels (.npy, float32).
         """
         with in_words():
-            most = int(channels) if float(channels).is_integer() else channels
-            choices = Choices(picture, model, (layer,) if layer else (), target, ranking, most)  # type: ignore[arg-type]
+            whole = isinstance(channels, int | float) and float(channels).is_integer()
+            most: Any = int(channels) if whole else channels  # what is none is refused by the check
+            choices = Choices(picture, model, (layer,) if layer else (), target, ranking, most)
             choices.check_with_picture()
             owner = owner_of(request)
             maps = work.run(lambda task: looks.channels(choices), owner=owner)

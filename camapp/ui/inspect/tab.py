@@ -112,7 +112,7 @@ class InspectTab(Tab):
                 self.scale.input,
                 trigger_of(self.channels, "wanted"),
             ],
-            self.inspect,
+            self.look,
             [*selection.chosen, self.ranking, self.most, self.scale],
             [self.tree, self.channels, self.depth, self.status],
             trigger_mode="always_last",  # the choice made while a run goes on is run after it
@@ -143,7 +143,7 @@ class InspectTab(Tab):
             name = self._looks.layer(Choices(None, model, (str(sent(event, "layer")),)))
             return {self.frame.selection.layers: picker_value(layer_options(layers), [name], most=MOST_LAYERS)}
 
-    def inspect(
+    def look(
         self,
         picture: str | None,
         model: str,
