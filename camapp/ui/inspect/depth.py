@@ -17,8 +17,8 @@ from camapp.hooks.report.table import percent
 from camapp.inspection import Inspection
 from camapp.ui.inspect.words import figure
 
-# Verdicts that are listed; a network of NaN has one for every layer.
-MOST_LISTED = 12
+# Verdicts of one kind that are listed; a network of NaN has one for every layer.
+MOST_OF_A_KIND = 4
 
 _HERE = Path(__file__).parent
 
@@ -51,12 +51,16 @@ def depth_of(inspection: Inspection, maps: Iterable[str], token: str) -> dict[st
     panels = panels_of(snapshot)
     inspectable = set(maps)
     (picture,) = inspection.pictures
+    kinds = dict.fromkeys(one.what for one in snapshot.verdicts)
     listed = [
-        {"what": one.what, "subject": subject(snapshot, one), "why": one.why} for one in snapshot.verdicts[:MOST_LISTED]
+        {"what": one.what, "subject": subject(snapshot, one), "why": one.why}
+        for kind in kinds
+        for one in [verdict for verdict in snapshot.verdicts if verdict.what == kind][:MOST_OF_A_KIND]
     ]
+    marks = _marks(panels)
     return {
         "scored": f"{picture.target}, score {figure(picture.score)}",
-        "layers": [_layer(row, row.name in inspectable) for row in rows],
+        "layers": [_layer(row, row.name in inspectable, marks.get(row.name, [])) for row in rows],
         "stages": _stages([row.name for row in rows]),
         "panels": [_panel(panel) for panel in panels],
         "verdicts": listed,
@@ -67,7 +71,17 @@ def depth_of(inspection: Inspection, maps: Iterable[str], token: str) -> dict[st
     }
 
 
-def _layer(row: LayerRow, inspectable: bool) -> dict[str, Any]:
+def _marks(panels: list[Panel]) -> dict[str, list[str]]:
+    """What is wrong at each layer, in its activation, its gradient or its parameters."""
+    found: dict[str, list[str]] = {}
+    for panel in panels:
+        for place in panel.places:
+            marked = found.setdefault(place.name, [])
+            marked += [what for what in place.what if what not in marked]
+    return found
+
+
+def _layer(row: LayerRow, inspectable: bool, what: list[str]) -> dict[str, Any]:
     active, gradient = row.activation, row.gradient
     return {
         "name": row.name,
@@ -77,7 +91,7 @@ def _layer(row: LayerRow, inspectable: bool) -> dict[str, Any]:
         "activation": "" if active is None else figure(active.norm),
         "gradient": "" if gradient is None else figure(gradient.norm),
         "zero": "" if active is None else percent(active.zero_share),
-        "what": list(row.what),
+        "what": what,
     }
 
 
