@@ -8,8 +8,20 @@ from typing import Annotated
 
 import typer
 
-from camapp.cli import compare, evaluate, explain, features, heatmaps, inspect, layers, methods, models, probe, serve
-from camapp.cli import channels, evaluate, explain, features, heatmaps, inspect, layers, methods, models, probe, serve
+from camapp.cli import (
+    channels,
+    compare,
+    evaluate,
+    explain,
+    features,
+    heatmaps,
+    inspect,
+    layers,
+    methods,
+    models,
+    probe,
+    serve,
+)
 from camapp.cli.options import FAILED, SOME_FAILED, USAGE
 from camapp.errors import CamappError, DecodeError, WeightsError
 from camapp.terminal import complain, out
