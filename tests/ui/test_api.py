@@ -78,7 +78,8 @@ def test_the_api_takes_a_layer_and_a_class_by_name(client: Client) -> None:
 
 def test_the_api_is_documented_under_its_name_and_shows_nothing_else(client: Client) -> None:
     described = client.view_api(return_format="dict")
-    assert set(described["named_endpoints"]) == {"/compare", "/explain"}
+    events = {"/batch", "/compare", "/explain", "/features", "/inspect", "/probe"}
+    assert set(described["named_endpoints"]) == events
     assert not described["unnamed_endpoints"]
     names = [one["parameter_name"] for one in described["named_endpoints"]["/explain"]["parameters"]]
     assert names == ["picture", "model", "layer", "method", "target", "compare_with", "fit"]
