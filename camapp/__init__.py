@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from camapp.cam.methods.gradcam import GradCAM
     from camapp.cam.result import CamResult
     from camapp.cam.targets import TopClasses
+    from camapp.channels import ChannelMaps, channel_maps
+    from camapp.comparison import Comparison, compare_maps
+    from camapp.contrast import Contrast
     from camapp.errors import (
         AnnotationError,
         CamappError,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from camapp.evaluation.run import evaluate
     from camapp.explainer import explain
     from camapp.explanation import Explanation, Prediction, SavedFiles
+    from camapp.faithfulness import Faithfulness, check_faithfulness
     from camapp.features import FeatureExtractor, Features
     from camapp.features.activations import ActivationExtractor
     from camapp.features.formats import load_features
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from camapp.images.decode import Limits, Picture, decode
     from camapp.inspection import Inspection, inspect_pictures
     from camapp.loading import load_model
+    from camapp.patches import PatchSimilarity, patch_similarity
     from camapp.transfer import TrainedProbe, compare_features, extract_features, train_probe
 
 __version__ = VERSION
@@ -60,10 +65,14 @@ _HOMES = {
     "AnnotationError": "camapp.errors",
     "CamResult": "camapp.cam.result",
     "CamappError": "camapp.errors",
+    "ChannelMaps": "camapp.channels",
+    "Comparison": "camapp.comparison",
+    "Contrast": "camapp.contrast",
     "DebugHookManager": "camapp.hooks.debug",
     "DecodeError": "camapp.errors",
     "Explanation": "camapp.explanation",
     "ExportReport": "camapp.batch",
+    "Faithfulness": "camapp.faithfulness",
     "FeatureExtractor": "camapp.features",
     "FeatureTable": "camapp.features.table",
     "Features": "camapp.features",
@@ -79,6 +88,7 @@ _HOMES = {
     "ModelCard": "camapp.backbones.cards",
     "ModelError": "camapp.errors",
     "OutputError": "camapp.errors",
+    "PatchSimilarity": "camapp.patches",
     "Picture": "camapp.images.decode",
     "Prediction": "camapp.explanation",
     "Report": "camapp.evaluation.report",
@@ -91,7 +101,10 @@ _HOMES = {
     "TrainedProbe": "camapp.transfer",
     "UsageError": "camapp.errors",
     "WeightsError": "camapp.errors",
+    "channel_maps": "camapp.channels",
+    "check_faithfulness": "camapp.faithfulness",
     "compare_features": "camapp.transfer",
+    "compare_maps": "camapp.comparison",
     "decode": "camapp.images.decode",
     "evaluate": "camapp.evaluation.run",
     "explain": "camapp.explainer",
@@ -103,6 +116,7 @@ _HOMES = {
     "list_layers": "camapp.backbones.layers",
     "load_features": "camapp.features.formats",
     "load_model": "camapp.loading",
+    "patch_similarity": "camapp.patches",
     "register_hooks_for_debug": "camapp.hooks.debug",
     "train_probe": "camapp.transfer",
     "wrap_model": "camapp.backbones.wrap",
@@ -113,10 +127,14 @@ __all__ = [
     "AnnotationError",
     "CamResult",
     "CamappError",
+    "ChannelMaps",
+    "Comparison",
+    "Contrast",
     "DebugHookManager",
     "DecodeError",
     "Explanation",
     "ExportReport",
+    "Faithfulness",
     "FeatureExtractor",
     "FeatureTable",
     "Features",
@@ -132,6 +150,7 @@ __all__ = [
     "ModelCard",
     "ModelError",
     "OutputError",
+    "PatchSimilarity",
     "Picture",
     "Prediction",
     "Report",
@@ -144,7 +163,10 @@ __all__ = [
     "TrainedProbe",
     "UsageError",
     "WeightsError",
+    "channel_maps",
+    "check_faithfulness",
     "compare_features",
+    "compare_maps",
     "decode",
     "evaluate",
     "explain",
@@ -156,6 +178,7 @@ __all__ = [
     "list_layers",
     "load_features",
     "load_model",
+    "patch_similarity",
     "register_hooks_for_debug",
     "train_probe",
     "wrap_model",

@@ -37,7 +37,7 @@ from camapp.ui.frame.results import Results
 from camapp.ui.frame.samples import SAMPLES, sample_path
 from camapp.ui.frame.scheduler import Task
 from camapp.ui.frame.uploads import uploaded
-from camapp.ui.server import content_security_policy
+from camapp.ui.guard import content_security_policy
 from tests.ui.served import ASSETS
 
 
