@@ -6,9 +6,10 @@ import os
 import sys
 
 from camapp.errors import CamappError
-from camapp.ui.app import PORT, build
 
 try:
+    from camapp.ui.app import PORT, build
+
     demo = build()
     if __name__ == "__main__":
         # GRADIO_SERVER_NAME and GRADIO_SERVER_PORT are how a Space or a container says where to serve.

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 from camapp.errors import UsageError
 
-KEPT_SECONDS = 3600
+
+def _kept_seconds() -> float:
+    told = os.environ.get("CAMAPP_KEEP_SECONDS", "3600")
+    try:
+        seconds = float(told)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 30 * 86400:
+        raise UsageError(f"CAMAPP_KEEP_SECONDS={told}: give the seconds, from 1, that uploads and results are kept.")
+    return seconds
+
+
+#: How long uploads, results and trained classifiers are kept.
+KEPT_SECONDS = _kept_seconds()
 
 # The process that runs the page contacts no foreign host, and no variable left in a shell may open it to the world.
 _FORCED = {
@@ -25,6 +40,8 @@ _FORCED = {
 }
 # Gradio 6.31 reads these even where launch() is given an empty list or nothing.
 _REMOVED = ("GRADIO_ALLOWED_PATHS", "GRADIO_NUM_WORKERS")
+
+_SWEEPER = "camapp sweeper"
 
 _folder: Path | None = None
 
@@ -57,13 +74,34 @@ def private_folder() -> Path:
 
 
 def new_result_folder() -> Path:
-    """An empty folder of a random name for one caller's files; folders older than an hour are deleted on the way."""
+    """An empty folder of a random name for one caller's files, which ``sweep`` deletes after their time."""
     results = private_folder() / "results"
     results.mkdir(exist_ok=True)
-    for old in results.iterdir():
-        if time.time() - old.stat().st_mtime > KEPT_SECONDS:
-            shutil.rmtree(old, ignore_errors=True)
     return Path(tempfile.mkdtemp(dir=results))
+
+
+def sweep() -> None:
+    """Delete files in the private folder that are past their time, and folders that are left empty."""
+    now = time.time()
+    for folder, _, files in os.walk(private_folder(), topdown=False):
+        for path in (*(Path(folder) / name for name in files), Path(folder)):
+            if path == private_folder() or "samples" in path.parts[len(private_folder().parts) :]:
+                continue
+            with contextlib.suppress(OSError):  # gone meanwhile, or a folder that is not empty
+                if now - path.lstat().st_mtime > KEPT_SECONDS:
+                    path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def keep_swept() -> None:
+    """Sweep now and then, in a thread of its own, for as long as this process lives."""
+
+    def often() -> None:
+        while True:
+            time.sleep(min(60, KEPT_SECONDS / 4))
+            sweep()
+
+    if not any(thread.name == _SWEEPER for thread in threading.enumerate()):
+        threading.Thread(target=often, name=_SWEEPER, daemon=True).start()
 
 
 def refuse_vibe_mode() -> None:

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 from camapp.errors import UsageError
-from camapp.ui.environment import refuse_vibe_mode
+from camapp.ui.environment import keep_swept, refuse_vibe_mode
 from camapp.ui.foreign import refuse_urls
 from camapp.ui.frame import look
 from camapp.ui.guard import LOOPBACK, MOST_BODY_BYTES, Guard, allowed_hosts
@@ -49,7 +49,9 @@ class Page(gr.Blocks):
 
     def __init__(self, routes: list[BaseRoute], style: str, **options: Any) -> None:
         refuse_urls()
-        super().__init__(analytics_enabled=False, delete_cache=(600, 3600), **options)
+        # Gradio's own sweeping leaves empty folders, and what it did not make itself
+        super().__init__(analytics_enabled=False, delete_cache=None, **options)
+        keep_swept()
         health = Route("/healthz", lambda request: JSONResponse({"status": "ok"}))
         self.own_routes = [health, *routes]
         self._style = style

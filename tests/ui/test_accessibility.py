@@ -25,6 +25,17 @@ def test_axe_finds_no_violation_before_and_after_a_result(open_page: Any, theme:
     assert violations(explainer.page) == []
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("tab", ["compare", "batch", "features", "inspect"])
+def test_axe_finds_no_violation_on_any_tab(open_page: Any, tab: str, theme: str) -> None:
+    page = open_page(f"?tab={tab}&sample=chelsea.jpg&__theme={theme}").page
+    expect(page.locator(f"#{tab}-panel")).to_be_visible()
+    if tab in ("compare", "inspect"):
+        expect(page.locator(f"#{tab}-panel [role=status]").first).to_contain_text("Done", timeout=30_000)
+    page.mouse.move(0, 0)
+    assert violations(page) == []
+
+
 def test_axe_finds_no_violation_in_the_error_state(open_page: Any, tmp_path: Any) -> None:
     explainer = open_page()
     (tmp_path / "empty.png").touch()

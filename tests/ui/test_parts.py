@@ -24,7 +24,7 @@ from camapp.features.probe import fit_probe
 from camapp.features.saved import ProbeSettings, save_probe
 from camapp.images.geometry import Geometry
 from camapp.loading import load_model
-from camapp.ui.environment import KEPT_SECONDS, new_result_folder, private_folder, refuse_vibe_mode
+from camapp.ui.environment import KEPT_SECONDS, new_result_folder, private_folder, refuse_vibe_mode, sweep
 from camapp.ui.explain.choices import Choices, Explained, explain_choices
 from camapp.ui.explain.downloads import keep_explanation
 from camapp.ui.explain.summary import percent
@@ -61,13 +61,21 @@ def test_the_private_folder_is_this_users_alone_and_is_the_one_gradio_uses() -> 
     assert os.environ["GRADIO_TEMP_DIR"] == str(private_folder())
 
 
-def test_files_made_for_callers_are_deleted_after_an_hour() -> None:
-    old, young = new_result_folder(), new_result_folder()
+def test_what_is_past_its_time_is_swept_away_and_samples_stay() -> None:
+    old, young, upload = new_result_folder(), new_result_folder(), private_folder() / "a1b2" / "cat.png"
+    sample = Path(sample_path("chelsea.jpg"))
+    upload.parent.mkdir()
+    for path in (old / "heatmap.png", young / "heatmap.png", upload):
+        path.touch()
     past = time.time() - KEPT_SECONDS - 1
-    os.utime(old, (past, past))
-    new_result_folder()
-    assert not old.exists()
-    assert young.exists()
+    for path in (old / "heatmap.png", old, upload, upload.parent, sample, sample.parent):
+        os.utime(path, (past, past))
+    sweep()
+    sweep()  # a folder is younger once its files are deleted
+    assert not (old / "heatmap.png").exists()
+    assert not upload.exists()
+    assert (young / "heatmap.png").exists()
+    assert sample.exists()
 
 
 def test_vibe_mode_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
+from gradio_client import Client, handle_file
 
 from tests.ui.served import HOSTILE, ROOT, end, free_port, serving
 
@@ -109,3 +111,26 @@ def test_random_weights_are_served_under_a_loud_banner(tmp_path: Path) -> None:
         values = [str(part["props"].get("value")) for part in settings_of(f"http://127.0.0.1:{port}/")["components"]]
         assert any("RANDOM WEIGHTS" in value for value in values)
         end(served.process)
+
+
+def test_uploads_and_results_are_gone_after_their_time_though_nobody_asks_any_more(tmp_path: Path) -> None:
+    with serving([sys.executable, APP], tmp_path / "served", CAMAPP_KEEP_SECONDS="4") as served:
+        client = Client(served.url, verbose=False, download_files=str(tmp_path))
+        client.predict(handle_file(str(ROOT / "assets" / "chelsea.jpg")), api_name="/explain")
+        private = next(one for one in served.temporary if one.name.startswith("camapp-"))
+        assert len(left_in(private)) >= 4  # the upload, and the files of the result
+        deadline = time.monotonic() + 30
+        while left_in(private) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert left_in(private) == []
+
+
+def left_in(private: Path) -> list[Path]:
+    return [one for one in private.rglob("*") if "samples" not in one.parts and one.is_file()]
+
+
+def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
+    done = run(sys.executable, APP, CAMAPP_KEEP_SECONDS="forever")
+    assert done.returncode == 1
+    assert "CAMAPP_KEEP_SECONDS=forever" in done.stderr
+    assert "Traceback" not in done.stderr

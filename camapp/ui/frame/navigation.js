@@ -9,6 +9,7 @@ function show() {
     const selected = tab.dataset.tab === name;
     tab.setAttribute("aria-selected", String(selected));
     tab.tabIndex = selected ? 0 : -1;
+    if (selected) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
   window.camapp.open(name);
 }
@@ -17,7 +18,7 @@ function choose(tab, focus = false) {
   if (focus) tab.focus();
   if (props.value === tab.dataset.tab) return;
   props.value = tab.dataset.tab;
-  show();
+  told();
   trigger("pick", { tab: tab.dataset.tab });
 }
 
@@ -34,5 +35,11 @@ element.addEventListener("keydown", (event) => {
 });
 element.addEventListener("camapp:choose", (event) => tabs[event.detail] && choose(tabs[event.detail]));
 
-watch("value", show);
+// Not at first: the address is still to be read then.
+function told() {
+  show();
+  window.camapp.address({ tab: props.value });
+}
+
+watch("value", told);
 show();
