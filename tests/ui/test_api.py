@@ -220,9 +220,8 @@ def test_thirty_requests_at_once_are_answered_right_or_told_that_the_queue_is_fu
 
     def ask(number: int) -> tuple[str, str]:
         name = names[number % 3]
-        joined = http.post(
-            "gradio_api/call/explain", json={"data": [files[name], "efficientnet_lite0", "", "gradcam", ""]}
-        )
+        data = [files[name], "efficientnet_lite0", "", "gradcam", "", "", "model"]
+        joined = http.post("gradio_api/call/explain", json={"data": data})
         if joined.status_code != 200:
             return name, joined.text
         return name, http.get(f"gradio_api/call/explain/{joined.json()['event_id']}").text

@@ -132,7 +132,7 @@ def explain_choices(pool: ModelPool, choices: Choices, task: Task[Any]) -> Expla
 
 def _targets(model: LoadedModel, choices: Choices) -> int | list[int] | TopClasses:
     """The class to explain, or two of them."""
-    top = choices.target in (*_TOP, "")
+    top = choices.target in (*_TOP, "", None)
     if choices.rival in (NO_RIVAL, str(NO_RIVAL), "", None):
         return TopClasses(1) if top else model.class_index(choices.target)
     if top and choices.rival in _TOP:

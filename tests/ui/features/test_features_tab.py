@@ -39,7 +39,7 @@ def opened(open_page: Any, query: str = "", **context: Any) -> Any:
 
 def send(page: Any, *files: Path) -> None:
     page.set_input_files("#features-files input[type=file]", list(files))
-    expect(page.locator("#features-files")).to_contain_text(files[0].name[:8])
+    expect(page.locator("#features-files")).to_contain_text(files[0].stem[:8])
 
 
 def run(page: Any, button: str, view: str) -> None:
