@@ -17,6 +17,7 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from PIL import Image
 
+from camapp.contrast import Contrast
 from camapp.explainer import explain
 from camapp.loading import load_model
 from tests.images.odd_pictures import ODD_PICTURES, Odd
@@ -59,7 +60,18 @@ def test_the_api_answers_with_the_files_and_numbers_of_explain(client: Client) -
     np.testing.assert_array_equal(np.load(values), expected.heatmap())
     assert summary["maps"][0]["label"] == "tiger cat"
     assert summary["layer"] == "bn2"
-    assert summary["maps"][0]["overlay"] == Path(overlay).name
+    assert Path(overlay).name == "chelsea-tiger_cat.overlay.png"
+
+
+def test_the_api_gives_what_sets_two_classes_apart(client: Client) -> None:
+    overlay, heatmap, values, summary = client.predict(handle_file(CAT), compare_with="-1", api_name="/explain")
+    contrast = Contrast(explain(load_model("efficientnet_lite0", device="cpu", download=False), CAT, top_k=2))
+    with Image.open(overlay) as painted:
+        np.testing.assert_array_equal(np.asarray(painted), np.asarray(contrast.overlay()))
+    np.testing.assert_array_equal(np.load(values), contrast.heatmap())
+    with Image.open(heatmap) as stored:
+        np.testing.assert_allclose(np.asarray(stored) / 65535 * 2 - 1, contrast.heatmap(), atol=2e-5)
+    assert [one["label"] for one in summary["maps"]] == ["tiger cat", "Egyptian cat"]
 
 
 def test_the_api_takes_a_layer_and_a_class_by_name(client: Client) -> None:

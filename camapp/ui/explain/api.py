@@ -9,6 +9,7 @@ import gradio as gr
 
 from camapp.ui.environment import new_result_folder
 from camapp.ui.explain.choices import OWN_FIT, Choices, explain_choices
+from camapp.ui.explain.downloads import write_maps
 from camapp.ui.frame.messages import in_words, owner_of
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Scheduler
@@ -36,13 +37,14 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             layer: a layer's name, or several with commas between; empty for the model's recommended one.
             method: a method's name, such as "gradcam".
             target: the class to explain, by name or index; empty for the top prediction.
-            compare_with: another class, whose map is in the summary's folder too; empty for none.
+            compare_with: another class; the files are then of what sets the two apart, A - B. Empty for none.
             fit: "crop", "letterbox" or "stretch"; "model" for the model's own way.
             request: who asks, for the fairness of the queue.
 
         Returns:
-            The overlay (PNG), the heatmap (16-bit PNG) and its values (.npy, float32), all at the picture's own size;
-            and a summary: predictions, probability, logit, layer, crop, notes, versions.
+            The overlay (PNG), the heatmap (16-bit PNG) and its values (.npy, float32), all at the picture's own size,
+            0 to 1, or -1 to 1 (as 0 to 65535) for A - B; and a summary: predictions, probability, logit, layer, crop,
+            notes, versions.
         """
         with in_words():
             layers = tuple(one for one in layer.split(",") if one.strip())
@@ -50,9 +52,9 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             choices.check()
             owner = owner_of(request)
             explained = work.run(lambda task: explain_choices(pool, choices, task), owner=owner, slow=choices.slow)
-            saved = explained.explanation.save(new_result_folder())
-            facts = json.loads(json.dumps(explained.explanation.to_dict(saved)))
-        return str(saved[0].overlay), str(saved[0].heatmap), str(saved[0].values), facts
+            overlay, heatmap, values = write_maps(explained.explanation, new_result_folder())
+            facts = json.loads(json.dumps(explained.explanation.to_dict()))
+        return str(overlay), str(heatmap), str(values), facts
 
     with gr.Row(visible=False):
         inputs = [

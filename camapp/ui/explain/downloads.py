@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -26,8 +27,23 @@ def keep_explanation(results: Results, explanation: Explanation) -> str:
     """Keep the files of an explanation for download; the token."""
     makers = {"overlay.png": _overlay, "heatmap.png": _heatmap, "npy": _values, "json": _summary}
     files = {name: partial(make, explanation) for name, make in makers.items()}
-    label = f"{safe_stem(explanation.picture.name)}-{safe_name(explanation.classes[0].label)[:40]}"
-    return results.keep_files(files, label, size=explanation.picture.rgb.nbytes)
+    return results.keep_files(files, _label(explanation), size=explanation.picture.rgb.nbytes)
+
+
+def write_maps(explanation: Explanation, folder: Path) -> tuple[Path, Path, Path]:
+    """Write overlay, heatmap and values of the first class, or of what sets two classes apart, into a folder."""
+    which = {"map": "difference" if len(explanation) > 1 else "a"}
+    stem = _label(explanation)
+    made = {"overlay.png": _overlay, "heatmap.png": _heatmap, "npy": _values}
+    paths = []
+    for name, make in made.items():
+        paths.append(folder / f"{stem}.{name}")
+        paths[-1].write_bytes(make(explanation, which))
+    return paths[0], paths[1], paths[2]
+
+
+def _label(explanation: Explanation) -> str:
+    return f"{safe_stem(explanation.picture.name)}-{safe_name(explanation.classes[0].label)[:40]}"
 
 
 def _overlay(explanation: Explanation, query: Query) -> bytes:

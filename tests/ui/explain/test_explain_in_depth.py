@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradio_client import Client, handle_file
 from PIL import Image
 from playwright.sync_api import expect
+from typer.testing import CliRunner
 
+from camapp.cli import app
 from camapp.contrast import Contrast
 from camapp.explainer import explain
 from camapp.loading import load_model
@@ -156,3 +159,51 @@ def test_methods_that_do_not_suit_the_model_are_not_offered(explainer: Any) -> N
     offered = explainer.page.locator("#method input").evaluate_all("boxes => boxes.map(one => one.value)")
     assert "cam" in offered
     assert not {"legrad", "rollout"} & set(offered)
+
+
+SETTINGS: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("", {}, []),
+    ("&fit=letterbox&class=281", {"fit": "letterbox", "target": "281"}, ["--fit", "letterbox", "-t", "281"]),
+    (
+        "&method=layercam&layer=blocks.5.0.bn1,bn2",
+        {"method": "layercam", "layer": "blocks.5.0.bn1,bn2"},
+        [
+            "--method",
+            "layercam",
+            "--layer",
+            "blocks.5.0.bn1",
+            "--layer",
+            "bn2",
+        ],
+    ),
+    ("&method=fused", {"method": "fused"}, ["--method", "fused"]),
+]
+
+
+@pytest.mark.parametrize(("address", "options", "words"), SETTINGS)
+def test_the_page_the_api_and_the_command_give_the_same_pixels(
+    open_page: Any, server: Any, tmp_path: Path, address: str, options: dict[str, Any], words: list[str]
+) -> None:
+    page = open_page(f"?sample=chelsea.jpg{address}", ready="tabby" if "class" in address else "Top prediction")
+    page.wait_for_result()
+    client = Client(server.url, verbose=False, download_files=str(tmp_path))
+    from_api = client.predict(handle_file(str(ASSETS / "chelsea.jpg")), **options, api_name="/explain")[:3]
+    arguments = ["explain", str(ASSETS / "chelsea.jpg"), *words, "--out", str(tmp_path / "cli"), "--device", "cpu"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    kinds = ("overlay", "heatmap", "values")
+    from_page = [Path(page.download(kind).path()) for kind in kinds]
+    patterns = ("*.overlay.png", "*.heatmap.png", "*.npy")
+    from_shell = [next((tmp_path / "cli").glob(pattern)) for pattern in patterns]
+    for three in zip(from_page, map(Path, from_api), from_shell, strict=True):
+        first, *others = (pixels(path) for path in three)
+        for other in others:
+            np.testing.assert_array_equal(first, other)
+
+
+def pixels(path: Path) -> Any:
+    content = path.read_bytes()
+    if content.startswith(b"\x93NUMPY"):
+        return np.load(io.BytesIO(content))
+    with Image.open(io.BytesIO(content)) as picture:
+        return np.asarray(picture)
