@@ -207,6 +207,7 @@ def explanations_of(
             geometry=one.placed.geometry,
             notes=(*warning, *one.picture.notes, *one.placed.notes, *result.notes),
             seconds=seconds,
+            sign=look["sign"],
         )
 
     return [explanation(row, one) for row, one in enumerate(prepared)]

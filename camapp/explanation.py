@@ -77,6 +77,7 @@ class Explanation:
         geometry: how the model's input lies in the picture.
         notes: what was done to the picture, and what to know about the maps.
         seconds: time from picture to maps.
+        sign: "positive" where the maps show what supports a class, "negative" where they show what speaks against it.
     """
 
     picture: Picture
@@ -92,6 +93,7 @@ class Explanation:
     geometry: Geometry
     notes: tuple[str, ...]
     seconds: float
+    sign: str = "positive"
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -231,6 +233,7 @@ class Explanation:
             "weights": self.weights,
             "method": self.method,
             "layer": self.layer,
+            "sign": self.sign,
             "predictions": [_prediction_dict(prediction) for prediction in self.predictions],
             "maps": [
                 {

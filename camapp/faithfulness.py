@@ -17,7 +17,7 @@ from camapp.cam.watch import Progress, Watch
 from camapp.errors import UsageError
 from camapp.explanation import Explanation
 
-STEPS, RANDOM_MAPS = 20, 3
+STEPS, RANDOM_MAPS = 20, 5
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Faithfulness:
 
     @property
     def verdict(self) -> str:
-        """What the curves say, in one sentence."""
-        inserts = self.insertion_auc > self.random_insertion_auc
-        deletes = self.deletion_auc < self.random_deletion_auc
+        """What the curves say, in one sentence; better than chance is better than each of the random maps."""
+        inserts = self.insertion_auc > max(map(self._area, self.random_insertion))
+        deletes = self.deletion_auc < min(map(self._area, self.random_deletion))
         if inserts and deletes:
             return "Better than chance both ways: the model depends on what the map marks."
         if inserts:
@@ -120,7 +120,8 @@ def check_faithfulness(
         cancel: a ``threading.Event`` or a function; it stops once that is set.
 
     Raises:
-        UsageError: a blank map, a target that is no class, another model's explanation, or a count below 1.
+        UsageError: a blank map or one of what speaks against the class, a target that is no class, another model's
+            explanation, or a count below 1.
         StoppedError: the deadline passed, or ``cancel`` was set.
 
     Source: Petsiuk et al., "RISE", BMVC 2018, section 3.3.
@@ -167,6 +168,11 @@ def _check_judged(model: LoadedModel, explanation: Explanation, k: int) -> None:
         raise UsageError(f"k = {k} is out of range: {len(explanation)} class(es) were explained.")
     if explanation.classes[k].index < 0:
         raise UsageError(f'"{explanation.classes[k].label}" is no class: only maps of classes can be checked so.')
+    if explanation.sign != "positive":
+        raise UsageError(
+            "The map shows what speaks against the class: taking that away raises the score, which these curves do not "
+            "judge. Check the map of what supports it."
+        )
     if explanation.reasons[k]:
         raise UsageError(f"The map is blank, so there is nothing to check: {explanation.reasons[k]}")
 

@@ -92,6 +92,13 @@ def test_the_verdict_says_what_the_areas_say(insertion: float, deletion: float, 
     assert found.random_deletion_auc == pytest.approx(0.5)
 
 
+def test_a_map_has_to_beat_each_random_map_and_not_their_mean() -> None:
+    flat: Any = lambda value: (value, value)  # noqa: E731
+    found = Faithfulness("cat", (0.0, 1.0), flat(0.6), flat(0.4), (flat(0.1), flat(0.7)), (flat(0.9), flat(0.3)))
+    assert found.insertion_auc > found.random_insertion_auc
+    assert found.verdict.startswith("No better than chance")
+
+
 def test_forwards_are_counted_and_can_be_stopped(model: LoadedModel, explanation: Explanation) -> None:
     told: list[tuple[int, int]] = []
     left = marking(explanation, slice(0, 16))
@@ -107,6 +114,9 @@ def test_what_cannot_be_checked_is_refused(model: LoadedModel, explanation: Expl
     blank = replace(explanation, reasons=("no positive evidence",))
     with pytest.raises(UsageError, match="blank, so there is nothing to check: no positive evidence"):
         check_faithfulness(model, blank)
+    against = replace(marking(explanation, slice(0, 16)), sign="negative")
+    with pytest.raises(UsageError, match="what speaks against the class"):
+        check_faithfulness(model, against)
     with pytest.raises(UsageError, match="The explanation is of other"):
         check_faithfulness(model, replace(marking(explanation, slice(0, 16)), model="other"))
     with pytest.raises(UsageError, match="k = 1 is out of range"):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 from PIL import Image
@@ -32,7 +33,8 @@ def main() -> None:
     server = subprocess.Popen([sys.executable, "-m", "camapp", "serve", "--port", str(port)], env=environment)
     try:
         wait_for(f"{address}/healthz")
-        (HERE / "page.jpg").write_bytes(photograph(address))
+        for name, shot in photographs(address):
+            (HERE / name).write_bytes(shot)
     finally:
         server.terminate()
         server.wait(30)
@@ -48,21 +50,43 @@ def wait_for(address: str) -> None:
     raise RuntimeError(f"{address} does not answer")
 
 
-def photograph(address: str) -> bytes:
-    """The page with the cat explained, as JPEG."""
+# File, tab, height of the window, and how the status line begins once the tab is done.
+SHOTS = (
+    ("page.jpg", "explain", 1080, "Done"),
+    ("compare.jpg", "compare", 1000, "Done"),
+    ("batch.jpg", "batch", 1000, "Done"),
+    ("features.jpg", "features", 1080, "Done"),
+    ("inspect.jpg", "inspect", 1080, "Done"),
+)
+
+
+def photographs(address: str) -> Iterator[tuple[str, bytes]]:
+    """Each tab at work on the sample pictures, as JPEG."""
     with sync_playwright() as playwright:
         chromium = shutil.which("chromium") or "/usr/bin/chromium"
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1280, "height": 1080})
-        page.goto(address)
-        page.locator("#samples button").first.click()
-        expect(page.locator("#status")).to_contain_text("Done", timeout=60_000)
-        expect(page.locator("[data-state=result]")).to_be_visible()
-        page.mouse.move(0, 0)
-        shot = page.screenshot()
+        for name, tab, height, done in SHOTS:
+            page = browser.new_page(viewport={"width": 1280, "height": height})
+            page.goto(f"{address}/?tab={tab}&sample=chelsea.jpg")
+            expect(page.locator(f"#{tab}-panel")).to_be_visible(timeout=60_000)
+            if tab in ("batch", "features"):
+                page.set_input_files(
+                    f"#{tab}-controls input[type=file] >> nth=0", sorted((ROOT / "assets").glob("*.jpg"))
+                )
+                page.get_by_text("chelsea", exact=False).first.wait_for()
+                page.locator(f"#{tab}-run").click()
+            expect(page.locator(f"#{tab}-panel [role=status]").first).to_contain_text(done, timeout=120_000)
+            page.mouse.move(0, 0)
+            page.wait_for_timeout(500)
+            yield name, as_jpeg(page.screenshot())
+            page.close()
         browser.close()
+
+
+def as_jpeg(shot: bytes) -> bytes:
+    """A screenshot, small enough for a guide."""
     buffer = io.BytesIO()
-    Image.open(io.BytesIO(shot)).convert("RGB").save(buffer, "JPEG", quality=88, optimize=True)
+    Image.open(io.BytesIO(shot)).convert("RGB").save(buffer, "JPEG", quality=86, optimize=True)
     return buffer.getvalue()
 
 

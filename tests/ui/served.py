@@ -120,7 +120,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def _wait_until_it_answers(served: Served, probe: str) -> None:
-    until = time.monotonic() + 90
+    until = time.monotonic() + 240  # on a busy machine a start takes minutes
     while served.process.poll() is None and time.monotonic() < until:
         if _answers(f"{served.url}{probe}"):
             return

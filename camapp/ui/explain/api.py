@@ -13,6 +13,7 @@ from camapp.ui.explain.downloads import write_maps
 from camapp.ui.frame.messages import in_words, owner_of
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Scheduler
+from camapp.ui.frame.selection import layer_names
 from camapp.ui.frame.uploads import picture_input
 
 
@@ -47,8 +48,8 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             notes, versions.
         """
         with in_words():
-            layers = tuple(one for one in layer.split(",") if one.strip())
-            choices = Choices(picture, model, layers, method, target, compare_with, fit)
+            layers = layer_names(layer)
+            choices = Choices(picture, model, layers, method, target, compare_with, fit, exact=True)
             choices.check()
             owner = owner_of(request)
             explained = work.run(lambda task: explain_choices(pool, choices, task), owner=owner, slow=choices.slow)

@@ -53,7 +53,7 @@ function show() {
   if (value.ready === false) return;
   root.append(make("h2", {}, "Can the map be trusted?"));
   if (value.panels) {
-    root.append(make("p", { class: "check-verdict" }, value.verdict));
+    root.append(make("p", { class: "check-verdict" }, `${value.label}: ${value.verdict}`));
     root.append(make("div", { class: "check-charts" }, ...value.panels.map((panel) => chart(panel, value.shares))));
     const key = make("p", { class: "check-key" }, make("span", { class: "check-swatch" }), "this map");
     key.append(make("span", { class: "check-swatch check-swatch-random" }), "random maps");

@@ -43,6 +43,8 @@ class Choices:
         rival: another class, to be set against it; -2 or empty for none, -1 for the next likeliest.
         fit: "crop", "letterbox", "stretch", or "model" for the card's own.
         sign: "positive" or "negative".
+        exact: whether the recommended layer means itself; on the page, which always has a layer, it means the method's
+            own choice, which may be several.
     """
 
     picture: str | None
@@ -53,6 +55,7 @@ class Choices:
     rival: int | str = NO_RIVAL
     fit: str = OWN_FIT
     sign: str = "positive"
+    exact: bool = False
 
     @property
     def kind(self) -> type[Method]:
@@ -78,7 +81,7 @@ class Choices:
             raise UsageError("There is no picture yet. Upload one, paste one, or pick a sample.")
         if len(self.layers) > MOST_LAYERS:
             raise UsageError(f"{len(self.layers)} layers are too many: choose up to {MOST_LAYERS}.")
-        assert self.kind
+        find_method(self.method)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class Explained:
         explanation: of one class, or of two.
         model: which model.
         layers: all its layers with a map.
+        named: what the model is called where it is loaded again.
         choices: what was asked for.
     """
 
@@ -96,6 +100,7 @@ class Explained:
     model: LoadedModel
     layers: list[LayerInfo]
     choices: Choices
+    named: str
 
 
 def explain_choices(pool: ModelPool, choices: Choices, task: Task[Any]) -> Explained:
@@ -112,22 +117,30 @@ def explain_choices(pool: ModelPool, choices: Choices, task: Task[Any]) -> Expla
     choices.check()
     kind = choices.kind
     model, layers = pool.load(choices.model, slow=choices.slow), pool.layers(choices.model)
-    # The page always sends a layer: the recommended one means the method's own choice, which may be several.
-    recommended = [layer.name for layer in layers if layer.recommended]
-    own = not kind.takes_layer or list(choices.layers) in ([], recommended)
+    own = not kind.takes_layer or own_layers(choices, layers)
     explanation = explain(
         model,
         choices.picture or "",
         targets=_targets(model, choices),
         method=kind.name,
         layer=None if own else list(choices.layers),
-        fit=None if choices.fit in (OWN_FIT, "") else choices.fit,  # type: ignore[arg-type]
+        fit=_fit(choices),
         sign=choices.sign,  # type: ignore[arg-type]
         progress=task.progress,
         deadline=DEADLINE,
         cancel=task.cancelled,
     )
-    return Explained(explanation, model, layers, choices)
+    return Explained(explanation, model, layers, choices, pool.named(choices.model))
+
+
+def own_layers(choices: Choices, layers: list[LayerInfo]) -> bool:
+    """Whether the layers are the method's own choice, of a model that has ``layers``."""
+    recommended = [layer.name for layer in layers if layer.recommended]
+    return not choices.layers or (not choices.exact and list(choices.layers) == recommended)
+
+
+def _fit(choices: Choices) -> Any:
+    return None if choices.fit in (OWN_FIT, "") else choices.fit
 
 
 def _targets(model: LoadedModel, choices: Choices) -> int | list[int] | TopClasses:
@@ -137,7 +150,7 @@ def _targets(model: LoadedModel, choices: Choices) -> int | list[int] | TopClass
         return TopClasses(1) if top else model.class_index(choices.target)
     if top and choices.rival in _TOP:
         return TopClasses(2)
-    ranked = [one.index for one in explain(model, choices.picture or "").predictions]
+    ranked = [one.index for one in explain(model, choices.picture or "", fit=_fit(choices)).predictions]
     target = ranked[0] if top else model.class_index(choices.target)
     others = [index for index in ranked if index != target]
     rival = others[0] if choices.rival in _TOP else model.class_index(choices.rival)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, Explained
+from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, Explained, own_layers
 from camapp.ui.frame.samples import is_sample
 
 
@@ -15,7 +15,7 @@ def python_of(explained: Explained) -> str:
     targets = [one.index for one in explanation.classes]
     named = ", ".join(one.label for one in explanation.classes)
     arguments = [
-        repr(explanation.model),
+        repr(explained.named),
         repr(explanation.picture.name),
         f"targets={targets if len(targets) > 1 else targets[0]},  # {named}",
     ]
@@ -29,7 +29,7 @@ def python_of(explained: Explained) -> str:
 def command_of(explained: Explained) -> str:
     """A command that makes the same maps."""
     explanation, options = explained.explanation, _options(explained)
-    words = ["camapp", "explain", explanation.picture.name, "--model", explanation.model]
+    words = ["camapp", "explain", _as_path(explanation.picture.name), "--model", explained.named]
     for one in explanation.classes:
         words += ["--target", str(one.index)]
     for name, value in options.items():
@@ -55,14 +55,18 @@ def address_of(explained: Explained) -> dict[str, str]:
     }
 
 
+def _as_path(name: str) -> str:
+    """A file's name that no command takes for an option."""
+    return f"./{name}" if name.startswith("-") else name
+
+
 def _options(explained: Explained) -> dict[str, Any]:
     """What differs from a plain ``explain`` of the classes."""
     explanation, choices = explained.explanation, explained.choices
-    recommended = [layer.name for layer in explained.layers if layer.recommended]
     options: dict[str, Any] = {}
     if explanation.method != "gradcam":
         options["method"] = explanation.method
-    if choices.kind.takes_layer and list(choices.layers) not in ([], recommended):
+    if choices.kind.takes_layer and not own_layers(choices, explained.layers):
         options["layer"] = list(choices.layers) if len(choices.layers) > 1 else choices.layers[0]
     if choices.fit not in (OWN_FIT, ""):
         options["fit"] = choices.fit

@@ -37,7 +37,7 @@ function show() {
   }
   const link = ["Copy link", () => location.href];
   root.append(make("section", { class: "summary-copies" }, window.camapp.copyBar([link, ...value.copies])));
-  window.camapp.address(value.address);
+  if (window.camapp.isOpen("explain")) window.camapp.address(value.address);
   window.camapp.badge("time", value.badge);
   if (focused) root.querySelector(`button[data-class="${focused}"]`)?.focus();
   root.dataset.token = value.token;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -17,12 +16,17 @@ from camapp.ui.explain.summary import percent, summary, summary_of
 from camapp.ui.explain.viewer import view_of, viewer
 from camapp.ui.frame.events import trigger_of
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
-from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.samples import sample_path
+from camapp.ui.frame.scheduler import ReplacedError
 from camapp.ui.frame.selection import TOP_PREDICTION, Update, class_choices
 from camapp.ui.frame.tab import STALE, Tab
 
 _CHECK_SECONDS = 120.0
+
+# The topic of the check in the queue; that of an explanation is the tab's name.
+_CHECK = "check"
+
+STOPPED = "Stopped."
 
 # The values of the controls, by component.
 Given: TypeAlias = dict[Any, Any]
@@ -63,7 +67,7 @@ class ExplainTab(Tab):
                 elem_id="sign",
             )
         self.run = gr.Button("Explain", variant="primary", elem_id="explain-run")
-        _other_models(pool)
+        self.frame.selection.draw_other_models()
 
     def draw_results(self) -> None:
         """Status, heatmap, facts, and the check."""
@@ -104,34 +108,33 @@ class ExplainTab(Tab):
         shown = [self.viewer, self.summary, self.check, self.status]
         targets = [selection.target, self.rival]
         options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
-        latest = {**options, "trigger_mode": "always_last"}  # the choice made while a run goes on is run after it
+        latest = {**options, "trigger_mode": "multiple"}  # a newer choice takes the place of the one that runs
         triggers = [
             self.run.click,
             trigger_of(selection.layers, "pick"),
             trigger_of(selection.method, "pick"),
             selection.target.input,
         ]
-        again = gr.on(
+        gr.on(
             [*triggers, self.rival.input, self.fit.input, self.sign.input, trigger_of(self.viewer, "wanted")],
             self.explain_again,
             chosen,
             shown,
             **latest,
         )
-        fresh = selection.picture.upload(self.explain_new, chosen, [*shown, *targets], **options)
+        selection.picture.upload(self.explain_new, chosen, [*shown, *targets], **latest)
         picked = selection.samples.pick(
             self.pick_sample, None, [selection.picture, self.status], api_visibility="private", show_progress="hidden"
         )
-        sampled = picked.success(self.explain_new, chosen, [*shown, *targets], **options)
-        classed = self.summary.explain(self.explain_class, chosen, [*shown, selection.target], **options)
+        picked.success(self.explain_new, chosen, [*shown, *targets], **latest)
+        self.summary.explain(self.explain_class, chosen, [*shown, selection.target], **latest)
         switched = [selection.model, selection.layers, selection.method, *targets]
-        modelled = selection.model.input(self.explain_with_model, chosen, [*shown, *switched], **latest)
-        checked = self.check.start(self.check_map, chosen, [self.check, self.status], **options)
+        selection.model.input(self.explain_with_model, chosen, [*shown, *switched], **latest)
+        self.check.start(self.check_map, chosen, [self.check, self.status], **options)
         selection.model.change(self.offer_rivals, [selection.model], [self.rival], **options)
-        running = [again, fresh, sampled, classed, modelled, checked]
         quiet: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
-        selection.picture.clear(self.clear, None, shown, cancels=running, **quiet)
-        self.status.stop(self.stopped, None, [self.status], cancels=running, **quiet)
+        selection.picture.clear(self.clear, None, shown, **quiet)
+        self.status.stop(self.stop, None, None, **quiet)
 
     def explain_again(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Explain the picture with what is chosen, where the tab is open."""
@@ -189,7 +192,13 @@ class ExplainTab(Tab):
 
         yield {self.status: status_line("running", "Checking…")}
         try:
-            found = yield from self.frame.work.follow(run, self._telling, owner=owner_of(request), slow=True)
+            found = yield from self.frame.work.follow(
+                run, self._telling, owner=owner_of(request), slow=True, topic=_CHECK
+            )
+        except ReplacedError as error:
+            ready = {self.check: {"ready": True}, self.status: status_line("ready", STOPPED)}
+            yield ready if error.stopped else self._nothing
+            return
         except Exception as error:
             message, shown = worded(error)
             yield {self.check: {"error": message}, self.status: status_line("error", message)}
@@ -202,27 +211,40 @@ class ExplainTab(Tab):
             path = sample_path(sent(event, "sample"))
         return {self.frame.selection.picture: path, self.status: status_line("running", "Opening the sample…")}
 
-    def clear(self) -> Update:
+    def clear(self, request: gr.Request) -> Update:
         """Back to the beginning."""
+        for topic in (self.name, _CHECK):
+            self.frame.work.replace(owner_of(request), topic)
         return {self.viewer: None, self.summary: None, self.check: None, self.status: status_line("ready")}
 
-    def stopped(self) -> Update:
-        """What is said once a visitor pressed Stop."""
-        return {self.status: status_line("ready", "Stopped.")}
+    def stop(self, request: gr.Request) -> None:
+        """Stop what the visitor waits for; the event that waits says so itself, so that nothing comes after it."""
+        for topic in (self.name, _CHECK):
+            self.frame.work.replace(owner_of(request), topic, stopped=True)
 
     def _steps(self, choices: Choices, request: gr.Request, also: Update | None = None) -> Iterator[Update]:
         """What the page shows on the way to a result; on an error the old result goes, and a message comes."""
+        owner = owner_of(request)
+        self.frame.work.replace(owner, _CHECK)  # of a map that goes
         yield {**(also or {}), self.check: None, self.status: status_line("running", "Explaining…")}
         try:
             choices.check()
             explained = yield from self.frame.work.follow(
                 lambda task: explain_choices(self.frame.pool, choices, task),
                 self._telling,
-                owner=owner_of(request),
+                owner=owner,
                 slow=choices.slow,
+                topic=self.name,
             )
             token = keep_explanation(self.frame.results, explained.explanation)
             view, facts = view_of(explained.explanation, token), summary_of(explained, token)
+        except ReplacedError as error:
+            yield (
+                {**self._failed(STOPPED), self.status: status_line("ready", STOPPED)}
+                if error.stopped
+                else self._nothing
+            )
+            return
         except Exception as error:
             message, shown = worded(error)
             yield self._failed(message)
@@ -246,6 +268,11 @@ class ExplainTab(Tab):
         }
         return Choices(**{**values, **instead})
 
+    @property
+    def _nothing(self) -> Update:
+        """The last word of an event that has nothing to say: Gradio 6.31 sends the last one again when it ends."""
+        return {self.status: gr.skip()}
+
     def _telling(self, text: str) -> Update:
         return {self.status: status_line("running", text)}
 
@@ -260,19 +287,6 @@ def _rival_choices(labels: tuple[str, ...]) -> dict[str, Any]:
         "choices": [("Nothing", NO_RIVAL), ("The next likeliest class", TOP_PREDICTION), *classes],
         "value": NO_RIVAL,
     }
-
-
-def _other_models(pool: ModelPool) -> None:
-    if not pool.missing:
-        return
-    names = html.escape(", ".join(card.title for card in pool.missing))
-    count = "1 more model" if len(pool.missing) == 1 else f"{len(pool.missing)} more models"
-    gr.HTML(
-        f'<details class="other-models"><summary>{count} without weights here</summary>'
-        f"<p>{names}. <code>camapp models --json</code> says how to get their weights.</p></details>",
-        elem_id="other-models",
-        apply_default_css=False,
-    )
 
 
 def _done(explained: Explained) -> str:

@@ -233,5 +233,10 @@ for (const [name, knob] of Object.entries(knobs)) {
 }
 window.camapp.onOpened("explain", () => props.value?.stale && trigger("wanted"));
 
+part("large").addEventListener("click", () => {
+  if (document.fullscreenElement) document.exitFullscreen();
+  else part("stage").requestFullscreen?.();
+});
+
 watch("value", show);
 show();

@@ -11,7 +11,7 @@ from camapp.errors import CamappError, UsageError, did_you_mean
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.picker import picker_value
 from camapp.ui.frame.samples import sample_path
-from camapp.ui.frame.selection import MOST_LAYERS, Selection, Update, layer_options, method_options
+from camapp.ui.frame.selection import MOST_LAYERS, Selection, Update, layer_names, layer_options, method_options
 
 # Nobody means more by it.
 _LONGEST = 300
@@ -50,7 +50,7 @@ def _layers(asked: Mapping[str, str], model: str, pool: ModelPool, selection: Se
     if "layer" not in asked:
         return {}
     known = pool.layers(model)
-    wanted = asked["layer"].split(",")[:MOST_LAYERS]
+    wanted = layer_names(asked["layer"])[:MOST_LAYERS]
     for name in wanted:
         if name not in {layer.name for layer in known}:
             hint = did_you_mean(name, [layer.name for layer in known])

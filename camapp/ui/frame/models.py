@@ -139,6 +139,10 @@ class ModelPool:
                 self._trained.popitem(last=False)
         return name
 
+    def named(self, name: str) -> str:
+        """What a model is called in code and commands: a trained one by the file that it is downloaded as."""
+        return "my.camapp" if self._trained_here(name) is not None else name
+
     def is_loaded(self, name: str) -> bool:
         """Whether the model is ready at once."""
         return name in self._loaded or name in self._trained

@@ -25,17 +25,32 @@ _FIRST_TOLD = 0.4
 _MOST_GIVEN_WAY = 1.0
 
 
+class ReplacedError(Exception):
+    """A newer request of the same visitor took a task's place: whoever follows it has nothing more to show.
+
+    Args:
+        stopped: whether there is no newer request: the visitor pressed Stop.
+    """
+
+    def __init__(self, *, stopped: bool = False) -> None:
+        super().__init__("Stopped." if stopped else "A newer request took its place.")
+        self.stopped = stopped
+
+
 class Task(Generic[T]):
     """A call of a function, from the moment that somebody waits for it.
 
     Args:
         job: called with the task, in a thread of the scheduler's.
         owner: who waits.
+        topic: of an owner's tasks of one topic only the newest counts; "" for tasks that all count.
     """
 
-    def __init__(self, job: Callable[[Task[T]], T], owner: str) -> None:
+    def __init__(self, job: Callable[[Task[T]], T], owner: str, topic: str = "") -> None:
         self._job = job
         self.owner = owner
+        self.topic = topic
+        self.replaced: ReplacedError | None = None
         self._given_way: Callable[[], None] = lambda: None
         self._steps: tuple[int, int] | None = None
         self._began: float | None = None
@@ -105,9 +120,16 @@ class Scheduler:
         self._most_waiting = most_waiting
         self._changed = threading.Condition()
         self._lanes = {False: _Lane(), True: _Lane()}
+        self._newest: dict[tuple[str, str], Task[Any]] = {}
 
     def follow(
-        self, job: Callable[[Task[T]], T], say: Callable[[str], Update], *, owner: str, slow: bool = False
+        self,
+        job: Callable[[Task[T]], T],
+        say: Callable[[str], Update],
+        *,
+        owner: str,
+        slow: bool = False,
+        topic: str = "",
     ) -> Generator[Update, None, T]:
         """Run a job in its turn, telling the visitor how far it is: ``result = yield from scheduler.follow(...)``.
 
@@ -118,18 +140,24 @@ class Scheduler:
             say: makes what is yielded of a sentence.
             owner: who waits; see ``owner_of``.
             slow: whether it takes over a second or so.
+            topic: what it is about: a newer task of the same owner and topic takes its place, wherever it is.
 
         Raises:
             UsageError: the queue is full.
+            ReplacedError: a newer task took its place.
             Exception: what the job raises.
         """
-        task = self._submit(job, owner, slow)
+        task = self._submit(job, owner, slow, topic)
         try:
             pause = _FIRST_TOLD
             while not task.wait(pause):
+                if task.replaced:
+                    break
                 place = self._lanes[slow].place(task, self._changed)
                 yield say(task.told() if place is None else f"Waiting: {_before(place)} before this one.")
                 pause = _TOLD_EVERY
+            if task.replaced:
+                raise task.replaced
             return task.result()
         finally:
             self._withdraw(task, slow)
@@ -147,14 +175,35 @@ class Scheduler:
         finally:
             self._withdraw(task, slow)
 
-    def _submit(self, job: Callable[[Task[T]], T], owner: str, slow: bool) -> Task[T]:
-        task = Task(job, owner)
+    def replace(self, owner: str, topic: str, *, stopped: bool = False) -> None:
+        """Take an owner's task of a topic out of the queue, or stop it where it runs.
+
+        Args:
+            owner: whose.
+            topic: of what.
+            stopped: whether the visitor asked for it; told to whoever follows the task.
+        """
+        with self._changed:
+            task = self._newest.pop((owner, topic), None)
+            if task is None:
+                return
+            task.replaced = ReplacedError(stopped=stopped)
+            task.cancel()
+            for lane in self._lanes.values():
+                lane.remove(task)
+
+    def _submit(self, job: Callable[[Task[T]], T], owner: str, slow: bool, topic: str = "") -> Task[T]:
+        task = Task(job, owner, topic)
+        if topic:
+            self.replace(owner, topic)
         with self._changed:
             waiting = sum(lane.waiting for lane in self._lanes.values())
             if waiting >= self._most_waiting:
                 raise UsageError(f"The queue is full: {waiting} requests are waiting. Try again in a moment.")
             lane = self._lanes[slow]
             lane.add(task)
+            if topic:
+                self._newest[owner, topic] = task
             if not lane.worker:
                 lane.worker = True
                 name = "camapp slow lane" if slow else "camapp quick lane"
@@ -166,6 +215,8 @@ class Scheduler:
         with self._changed:
             task.cancel()
             self._lanes[slow].remove(task)
+            if self._newest.get((task.owner, task.topic)) is task:
+                del self._newest[task.owner, task.topic]
 
     def _work(self, slow: bool) -> None:
         lane = self._lanes[slow]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import gradio as gr
@@ -84,6 +85,20 @@ class Selection:
             elem_id="target",
         )
 
+    def draw_other_models(self) -> None:
+        """The models that could be on offer, if their weights were here."""
+        missing = self._pool.missing
+        if not missing:
+            return
+        names = html.escape(", ".join(card.title for card in missing))
+        count = "1 more model" if len(missing) == 1 else f"{len(missing)} more models"
+        gr.HTML(
+            f'<details class="other-models"><summary>{count} without weights here</summary>'
+            f"<p>{names}. <code>camapp models --json</code> says how to get their weights.</p></details>",
+            elem_id="other-models",
+            apply_default_css=False,
+        )
+
     def switched_to(self, name: str, method: str = "gradcam") -> Update:
         """What another model makes of the controls: its layers, methods and classes; the method stays where it suits.
 
@@ -108,6 +123,11 @@ class Selection:
 
     def _method_options(self, model: str) -> list[Option]:
         return method_options(self._pool.unsuitable(model))
+
+
+def layer_names(text: str) -> list[str]:
+    """Names of layers with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def layer_options(layers: list[LayerInfo]) -> list[Option]:

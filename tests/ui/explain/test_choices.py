@@ -55,11 +55,25 @@ def test_several_layers_are_joined_and_too_many_are_refused(pool: ModelPool) -> 
         explained(pool, layers=["bn2", "a", "b", "c"])
 
 
+def test_a_layer_that_a_program_names_is_that_layer_also_where_it_is_the_recommended_one(pool: ModelPool) -> None:
+    assert explained(pool, method="fused", layers=["bn2"]).explanation.layer.startswith("bn2 + ")
+    assert explained(pool, method="fused", layers=["bn2"], exact=True).explanation.layer == "bn2"
+
+
+def test_the_next_likeliest_class_is_that_of_the_picture_as_it_is_fitted(pool: ModelPool) -> None:
+    rocket = str(ASSETS / "rocket.jpg")
+    for fit in ("crop", "letterbox"):
+        likeliest = explain(pool.load("efficientnet_lite0"), rocket, fit=fit, top_k=2).classes  # type: ignore[arg-type]
+        found = explained(pool, picture=rocket, fit=fit, target=likeliest[0].index, rival=-1)
+        assert [one.index for one in found.explanation.classes] == [one.index for one in likeliest]
+
+
 def test_fit_and_sign_are_handed_on(pool: ModelPool) -> None:
     assert explained(pool, fit="letterbox").explanation.geometry.fit == "letterbox"
     against = explained(pool, sign="negative").explanation
     expected = explain(pool.load("efficientnet_lite0"), CAT, sign="negative")
     np.testing.assert_array_equal(against.model_maps, expected.model_maps)
+    assert against.to_dict()["sign"] == "negative"
 
 
 @pytest.mark.parametrize(
@@ -130,6 +144,20 @@ def test_a_hostile_file_name_stays_one_word_of_the_command_and_one_text_of_the_p
     assert shlex.split(command_of(found))[2] == evil.name
     call = ast.parse(python_of(found)).body[1].value  # type: ignore[attr-defined]
     assert ast.literal_eval(call.args[1]) == evil.name
+
+
+def test_a_name_that_begins_with_a_dash_is_no_option_of_the_command(pool: ModelPool, tmp_path: Any) -> None:
+    dashed = tmp_path / "-v.jpg"
+    dashed.write_bytes((ASSETS / "chelsea.jpg").read_bytes())
+    assert shlex.split(command_of(explained(pool, picture=str(dashed))))[2] == "./-v.jpg"
+
+
+def test_the_secret_name_of_a_classifier_is_not_copied(pool: ModelPool) -> None:
+    name = pool.add(pool.load("efficientnet_lite0"))
+    found = explained(pool, model=name)
+    assert "'my.camapp'" in python_of(found)
+    assert "--model my.camapp " in command_of(found)
+    assert name not in python_of(found) + command_of(found)
 
 
 def test_the_address_says_everything_but_an_upload(pool: ModelPool) -> None:

@@ -73,6 +73,27 @@ def test_a_long_run_tells_its_steps_and_stops_on_demand(explainer: Any) -> None:
     explainer.after(lambda: explainer.pick("method", "layercam"))  # and the page goes on
 
 
+def test_a_quick_choice_takes_the_place_of_a_slow_one_that_runs_and_stays(explainer: Any) -> None:
+    explainer.sample("chelsea")
+    explainer.pick("method", "scorecam")
+    expect(explainer.page.locator("#status")).to_contain_text("step ", timeout=30_000)
+    explainer.after(lambda: explainer.pick("method", "layercam"))
+    assert explainer.facts["Method"].startswith("LayerCAM: ")
+    token = explainer.token
+    explainer.page.wait_for_timeout(1500)
+    assert explainer.token == token  # and nothing old comes after it
+
+
+def test_the_check_of_one_map_never_comes_under_the_next(explainer: Any) -> None:
+    explainer.sample("chelsea")
+    check = explainer.page.locator("#check .check")
+    check.get_by_role("button", name="Check this map").click()
+    expect(explainer.page.locator("#status")).to_contain_text("Running", timeout=10_000)
+    explainer.sample("coffee")
+    explainer.page.wait_for_timeout(2000)
+    expect(check).to_have_attribute("data-state", "ready")
+
+
 def test_an_address_brings_back_what_it_was_copied_from(open_page: Any) -> None:
     first = open_page()
     first.sample("coffee")

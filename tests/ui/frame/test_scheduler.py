@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from camapp.errors import StoppedError, UsageError
-from camapp.ui.frame.scheduler import Scheduler, Task
+from camapp.ui.frame.scheduler import ReplacedError, Scheduler, Task
 
 
 @pytest.fixture
@@ -155,6 +155,52 @@ def test_a_task_that_runs_is_told_that_nobody_waits_any_more() -> None:
     follow.close()
     assert ended.wait(5)
     assert scheduler.run(lambda task: "next", owner="a", slow=True) == "next"
+
+
+def test_a_newer_task_of_the_same_topic_takes_the_place_of_one_that_runs() -> None:
+    scheduler, ended = Scheduler(), threading.Event()
+
+    def job(task: Task[str]) -> str:
+        while not task.cancelled():
+            time.sleep(0.01)
+        ended.set()
+        return "old"
+
+    old = scheduler.follow(job, lambda text: text, owner="a", slow=True, topic="map")
+    next(old)
+    new = scheduler.follow(lambda task: "new", lambda text: text, owner="a", topic="map")
+    assert result_of(new) == "new"
+    assert ended.wait(5)
+    with pytest.raises(ReplacedError) as told:
+        result_of(old)
+    assert not told.value.stopped
+
+
+def test_a_newer_task_takes_no_place_of_another_visitor_or_topic(gate: threading.Event) -> None:
+    scheduler = Scheduler()
+    start(scheduler, lambda task: gate.wait(5), "first")
+    follows = [
+        scheduler.follow(lambda task: "done", lambda text: text, owner=owner, topic=topic)
+        for owner, topic in (("a", "map"), ("b", "map"), ("a", "check"), ("a", ""), ("a", ""))
+    ]
+    for follow in follows:
+        next(follow)
+    gate.set()
+    assert [result_of(follow) for follow in follows] == ["done"] * 5
+
+
+def test_a_task_whose_topic_is_left_never_runs(gate: threading.Event) -> None:
+    scheduler, ran = Scheduler(), []
+    start(scheduler, lambda task: gate.wait(5), "first")
+    follow = scheduler.follow(lambda task: ran.append(1), lambda text: text, owner="a", topic="check")
+    next(follow)
+    scheduler.replace("a", "check", stopped=True)
+    gate.set()
+    with pytest.raises(ReplacedError) as told:
+        result_of(follow)
+    assert told.value.stopped
+    assert scheduler.run(lambda task: "next", owner="b") == "next"
+    assert ran == []
 
 
 def test_steps_and_seconds_are_told_while_a_task_runs() -> None:
