@@ -54,7 +54,7 @@ def closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The names most like ``name``, best first: first those that contain it, then those spelled alike."""
     names = list(dict.fromkeys(known))
     lowered = {other.lower(): other for other in names}
-    inside = [other for other in names if name.lower() in other.lower()]
+    inside = [other for other in names if name and name.lower() in other.lower()]
     alike = [lowered[hit] for hit in get_close_matches(name.lower(), lowered, n=count, cutoff=0.6)]
     return list(dict.fromkeys(alike + inside))[:count]
 

@@ -63,7 +63,22 @@ def settle() -> None:
         Path(parent).mkdir(parents=True, exist_ok=True)
     _folder = Path(tempfile.mkdtemp(prefix="camapp-", dir=parent or None)).resolve()
     os.environ["GRADIO_TEMP_DIR"] = str(_folder)
-    atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+    atexit.register(wipe)
+
+
+def kept_text() -> str:
+    """How long uploads and results are kept, in words."""
+    for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        if unit <= KEPT_SECONDS:
+            count = round(KEPT_SECONDS / unit)
+            return f"{count} {name}{'s' * (count != 1)}"
+    return "a moment"
+
+
+def wipe() -> None:
+    """Delete the private folder and all that is in it, at the end of the process or of its application."""
+    if _folder is not None:
+        shutil.rmtree(_folder, ignore_errors=True)
 
 
 def private_folder() -> Path:

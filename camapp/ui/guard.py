@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -11,6 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # A request may hold several files (Gradio takes a thousand); this bounds them together.
 MOST_BODY_BYTES = 200 * 2**20
+
+# A name or an address, and perhaps a port: nothing else, as whatever else passes for a name may be another's.
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]@/\s]+)(:\d+)?")
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
@@ -56,7 +60,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        refusal = self._refusal(headers)
+        refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -76,11 +80,23 @@ class Guard:
 
         await self._app(scope, counted, with_headers)
 
-    def _refusal(self, headers: dict[bytes, bytes]) -> PlainTextResponse | None:
+    def _comes_from_elsewhere(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether a page of another web site makes this request, in the browser of somebody who may use this one."""
+        site = headers.get(b"sec-fetch-site")
+        if site is not None:
+            return site == b"cross-site"
+        origin = headers.get(b"origin")
+        if origin is None or self._hosts is None:
+            return False
+        return (urlsplit(origin.decode("latin-1")).hostname or "") not in {name.strip("[]") for name in self._hosts}
+
+    def _refusal(self, method: str, headers: dict[bytes, bytes]) -> PlainTextResponse | None:
         name = _host_name(headers.get(b"host", b"").decode("latin-1"))
         if self._hosts is not None and name not in self._hosts:
             told = f"This page does not answer under that name. If it should: camapp serve --trusted-host {name[:80]}"
             return PlainTextResponse(told, 421)
+        if method not in ("GET", "HEAD", "OPTIONS") and self._comes_from_elsewhere(headers):
+            return PlainTextResponse("Requests that other web sites make are not taken.", 403)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > MOST_BODY_BYTES:
             return PlainTextResponse(f"The request is larger than {MOST_BODY_BYTES // 2**20} MiB.", 413)
@@ -89,10 +105,8 @@ class Guard:
 
 def _host_name(host: str) -> str:
     """A Host header without its port, in small letters."""
-    name = host.strip().lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return name.partition(":")[0]
+    match = _HOST.fullmatch(host.strip().lower())
+    return match["name"] if match else ""
 
 
 def content_security_policy() -> str:

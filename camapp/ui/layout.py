@@ -103,7 +103,7 @@ def connect_tabs(page: gr.Blocks, frame: Frame, tabs: list[Tab]) -> None:
     def read(request: gr.Request) -> dict[Any, Any]:
         query = dict(request.query_params)
         updates, notices = read_address(query, frame.pool, selection)
-        model = next((value.value for key, value in updates.items() if key is selection.model), frame.pool.default)
+        model = query["model"] if selection.model in updates else frame.pool.default
         for tab in tabs:
             try:
                 updates |= tab.read_address(query, model)

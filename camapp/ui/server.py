@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import gradio as gr
@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 from camapp.errors import UsageError
-from camapp.ui.environment import keep_swept, refuse_vibe_mode
+from camapp.ui.environment import keep_swept, refuse_vibe_mode, wipe
 from camapp.ui.foreign import refuse_urls
 from camapp.ui.frame import look
 from camapp.ui.guard import LOOPBACK, MOST_BODY_BYTES, Guard, allowed_hosts
@@ -112,6 +112,15 @@ class Page(gr.Blocks):
         refuse_vibe_mode()
         torch.set_num_threads(_torch_threads())
         gr.mount_gradio_app(app, self, path, **self._settings(Middleware(Guard), passwords))
+        inner = app.router.lifespan_context
+
+        @contextlib.asynccontextmanager
+        async def lifespan(application: Any) -> AsyncIterator[Any]:
+            async with inner(application) as state:
+                yield state
+            wipe()  # a server that is ended by a signal runs nothing of the kind that atexit does
+
+        app.router.lifespan_context = lifespan
 
     def block_thread(self, host: str = HOST, *, guarded: bool = False) -> None:
         """Say where the page is, and serve until interrupted (Ctrl+C) or terminated (SIGTERM)."""

@@ -58,3 +58,7 @@ def test_the_page_lies_inside_of_another_application_with_the_same_guard(tmp_pat
         client = Client(f"{served.url}maps/", verbose=False)
         *_, summary = client.predict(handle_file(str(ASSETS / "coffee.jpg")), api_name="/explain")
         assert summary["predictions"][0]["label"] == "espresso"
+        assert [one for one in served.temporary if one.name.startswith("camapp-")]
+        served.process.terminate()
+        served.process.wait(60)
+        assert not [one for one in served.temporary if one.name.startswith("camapp-")]

@@ -50,11 +50,44 @@ def test_a_page_on_this_machine_answers_under_its_own_names(host: str) -> None:
     assert ask(allowed_hosts("127.0.0.1"), host).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", "", "localhost@evil"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1:7860.evil.example",
+        "[::1]evil.example",
+        "evil.example",
+        "evil.example:7860",
+        "127.0.0.1.evil.example",
+        "",
+        "localhost@evil",
+    ],
+)
 def test_it_answers_under_no_other_name_that_leads_here(host: str) -> None:
     refused = ask(allowed_hosts("127.0.0.1"), host)
     assert refused.status_code == 421
     assert "--trusted-host" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-origin", "origin": "https://maps.example"}, 200),  # behind a proxy
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:7860"}, 200),
+        ({"origin": "http://[::1]:7860"}, 200),
+        ({}, 200),  # a program
+    ],
+)
+def test_no_other_web_site_may_send_anything(headers: dict[str, str], status: int) -> None:
+    async def send() -> int:
+        transport = httpx.ASGITransport(app=Guard(inside, allowed_hosts("127.0.0.1")))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            assert (await client.get("/", headers=headers)).status_code == 200  # a link leads here
+            return (await client.post("/", headers=headers, content=b"x")).status_code
+
+    assert finished(send()) == status
 
 
 def test_names_behind_a_proxy_are_trusted_when_they_are_told() -> None:

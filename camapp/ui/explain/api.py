@@ -10,7 +10,7 @@ import gradio as gr
 from camapp.ui.environment import new_result_folder
 from camapp.ui.explain.choices import OWN_FIT, Choices, explain_choices
 from camapp.ui.explain.downloads import write_maps
-from camapp.ui.frame.messages import in_words, owner_of
+from camapp.ui.frame.messages import in_words, owner_of, text_of
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Scheduler
 from camapp.ui.frame.selection import layer_names
@@ -48,8 +48,12 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             notes, versions.
         """
         with in_words():
-            layers = layer_names(layer)
-            choices = Choices(picture, model, layers, method, target, compare_with, fit, exact=True)
+            layers = layer_names(text_of(layer, "layer"))
+            named = [text_of(value, name) for value, name in ((model, "model"), (method, "method"))]
+            classes = [text_of(value, name) for value, name in ((target, "target"), (compare_with, "compare_with"))]
+            choices = Choices(
+                picture, named[0], layers, named[1], classes[0], classes[1], text_of(fit, "fit"), exact=True
+            )
             choices.check()
             owner = owner_of(request)
             explained = work.run(lambda task: explain_choices(pool, choices, task), owner=owner, slow=choices.slow)

@@ -11,9 +11,12 @@ from typing import Any
 
 import gradio as gr
 
-from camapp.errors import CamappError
+from camapp.errors import CamappError, UsageError
 
 UNEXPECTED = "Something went wrong on the server (see its log). Try again, or with another picture."
+# Longer ones are no names of models, layers, methods or classes.
+LONGEST_TEXT = 2000
+
 READY = "Ready. Upload or paste a picture, or pick a sample."
 
 _HERE = Path(__file__).parent
@@ -62,6 +65,20 @@ def in_words() -> Iterator[None]:
         raise
     except Exception as error:
         raise worded(error)[1] from error
+
+
+def text_of(value: Any, name: str) -> str:
+    """A text that a program sent; None is an empty one.
+
+    Raises:
+        UsageError: something else, or one that is too long to be a name.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        what = f"{len(value)} letters" if isinstance(value, str) else type(value).__name__
+        raise UsageError(f"{name} is {what}; needed is a text of {LONGEST_TEXT} letters at most.")
+    return value
 
 
 def sent(event: gr.EventData, name: str) -> Any:

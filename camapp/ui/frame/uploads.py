@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 from gradio import component_meta
 
-from camapp.ui.environment import private_folder
+from camapp.ui.environment import kept_text, private_folder
 
 
 def picture_input(**options: Any) -> PictureInput:
@@ -58,7 +58,7 @@ def uploaded(path: str) -> Path:
         raise gr.Error("That file was not uploaded to this page.", print_exception=False)
     if not file.is_file():
         raise gr.Error(
-            "That picture is no longer on the server: uploads are kept for an hour. Upload it again.",
+            f"That picture is no longer on the server: uploads are kept for {kept_text()}. Upload it again.",
             print_exception=False,
         )
     return file

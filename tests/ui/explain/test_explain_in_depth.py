@@ -114,6 +114,14 @@ def test_an_address_brings_back_what_it_was_copied_from(open_page: Any) -> None:
     expect(second.page.locator(".viewer-colors")).to_have_value("magma")
 
 
+def test_an_address_names_another_model_with_all_that_belongs_to_it(open_page: Any) -> None:
+    address = "?model=efficientnet_lite1&sample=chelsea.jpg&vs=tabby"
+    explainer = open_page(address)
+    explainer.wait_for_result("against tabby")
+    assert explainer.facts["Model"] == "EfficientNet-Lite1"
+    expect(explainer.page.locator("#model input")).to_have_value("EfficientNet-Lite1")
+
+
 def test_an_address_that_asks_for_what_is_not_there_is_told_and_the_page_works(open_page: Any) -> None:
     explainer = open_page("?model=resnet5000&layer=nowhere&method=magic&sample=../../etc/passwd&opacity=900&colors=x")
     told = explainer.page.locator("[data-testid=toast-body]")
