@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import gradio as gr
@@ -14,6 +14,7 @@ from camapp.patches import finer_layer
 from camapp.ui.compare.choices import CompareChoices, Compared, compare_choices, compare_patches, known_layer
 from camapp.ui.compare.downloads import FILES, keep_comparison
 from camapp.ui.compare.grid import grid_of, grid_view
+from camapp.ui.compare.latest import Latest
 from camapp.ui.compare.patches import patches_of, patches_view
 from camapp.ui.compare.recipes import address_of, copies_of, patches_python
 from camapp.ui.frame.events import trigger_of
@@ -29,6 +30,7 @@ Given: TypeAlias = dict[Any, Any]
 
 DEFAULT_METHODS = ("gradcam", "fused", "gradcam++", "layercam")
 READY = "Ready. Choose a picture, methods and layers."
+SLOW = "One of these methods takes long: press Compare to begin."
 PATCHES_READY = "Ready. Choose a picture, or two."
 
 STOPPED = status_line("ready", "Stopped.")
@@ -86,11 +88,11 @@ class CompareTab(Tab):
 
     def read_address(self, query: Mapping[str, str], model: str) -> Update:
         """The methods that an address asks for, as ``methods=gradcam,cam``."""
-        wanted = query.get("methods", "")[:_LONGEST].split(",")[:MOST_METHODS]
-        if not any(wanted):
+        wanted = [name.strip() for name in query.get("methods", "")[:_LONGEST].split(",") if name.strip()]
+        if not wanted:
             return {}
         unsuitable = self.frame.pool.unsuitable(model)
-        methods = [find_method(name).name for name in wanted]
+        methods = [find_method(name).name for name in wanted[:MOST_METHODS]]
         for name in methods:
             if name in unsuitable:
                 raise UsageError(f'The address names the method "{name}", which does not suit {model}.')
@@ -102,11 +104,13 @@ class CompareTab(Tab):
         # Gradio hands a set of inputs over as one dictionary
         chosen = {*selection.chosen, self.methods, self.second, self.patch_layer, self.frame.navigation}
         options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
-        latest = {**options, "trigger_mode": "always_last"}  # the choice made while a run goes on is run after it
+        latest = {**options, "trigger_mode": "multiple"}  # each request begins at once, and ends the one before it
         shown = [self.grid, self.status]
-        compared = self.run.click(self.compare_now, chosen, shown, **latest)
-        wanted = gr.on([trigger_of(self.grid, "wanted")], self.compare_once_settled, chosen, shown, **latest)
-        picked = self.methods.pick(self.compare_if_quick, chosen, shown, **latest)
+        of_maps, of_patches = Latest().only, Latest().only
+        compared = self.run.click(of_maps(self.compare_now), chosen, shown, **latest)
+        wanted = gr.on([trigger_of(self.grid, "wanted")], of_maps(self.compare_once_settled), chosen, shown, **latest)
+        picked = self.methods.pick(of_maps(self.compare_if_quick), chosen, shown, **latest)
+        match = of_patches(self.match_patches)
         matched = gr.on(
             [
                 self.run.click,
@@ -115,13 +119,13 @@ class CompareTab(Tab):
                 self.second.upload,
                 self.second.clear,
             ],
-            self.match_patches,
+            match,
             chosen,
             [self.patches, self.patch_status],
             **latest,
         )
         sampled = self.second_samples.pick(self.pick_sample, None, [self.second, self.patch_status], **options).success(
-            self.match_patches, chosen, [self.patches, self.patch_status], **latest
+            match, chosen, [self.patches, self.patch_status], **latest
         )
         self.used = self.grid.choose(
             self.use, chosen, [selection.method, selection.layers, self.frame.navigation, self.status], **options
@@ -138,7 +142,7 @@ class CompareTab(Tab):
         """Taking a cell's method and layers over to Explain."""
         return [self.used]
 
-    def compare_now(self, given: Given, request: gr.Request) -> Iterator[Update]:
+    def compare_now(self, given: Given, request: gr.Request) -> Generator[Update, None, None]:
         """Compare what is chosen, on the picture."""
         choices = self._choices(given)
         yield {self.status: status_line("running", "Comparing…")}
@@ -159,29 +163,34 @@ class CompareTab(Tab):
             raise shown from error
         yield {self.grid: view, self.status: status_line("done", _done(compared))}
 
-    def compare_once_settled(self, given: Given, request: gr.Request) -> Iterator[Update]:
+    def compare_once_settled(self, given: Given, request: gr.Request) -> Generator[Update, None, None]:
         """Compare by itself; where the model was changed, its layers and classes come a moment later, and ask again."""
         choices = self._choices(given)
         if choices.picture is None:
             yield {self.grid: None, self.status: status_line("ready", READY)}
-        elif choices.settled(self.frame.pool):
-            yield from self.compare_now(given, request)
+            return
+        with in_words():
+            settled = yield from self.frame.work.follow(
+                lambda task: choices.settled(self.frame.pool), self._telling, owner=owner_of(request)
+            )
+        if settled:
+            yield from self.compare_if_quick(given, request)
         else:
             yield {self.status: status_line("running", "Loading the model…")}
 
-    def compare_if_quick(self, given: Given, request: gr.Request) -> Iterator[Update]:
-        """After another choice of methods: compare at once, unless one of them takes long."""
+    def compare_if_quick(self, given: Given, request: gr.Request) -> Generator[Update, None, None]:
+        """Compare without having been asked by the button, unless one of the methods takes long."""
         choices = self._choices(given)
         with in_words():
             slow = choices.slow
         if choices.picture is None:
             yield {self.status: status_line("ready", READY)}
         elif slow:
-            yield {self.status: status_line("ready", "One of these methods takes long: press Compare to begin.")}
+            yield {self.status: status_line("ready", SLOW)}
         else:
             yield from self.compare_now(given, request)
 
-    def match_patches(self, given: Given, request: gr.Request) -> Iterator[Update]:
+    def match_patches(self, given: Given, request: gr.Request) -> Generator[Update, None, None]:
         """Find which patches of the picture, or of two, look alike."""
         selection = self.frame.selection
         picture, second, model = given[selection.picture], given[self.second], given[selection.model]
@@ -218,12 +227,14 @@ class CompareTab(Tab):
         told = status_line("ready", f"{method.title} is chosen in Explain.")
         return {**updates, self.frame.navigation: "explain", self.status: told}
 
-    def offer(self, model: str, methods: Sequence[str]) -> Update:
+    def offer(self, model: str, methods: Sequence[str], request: gr.Request) -> Update:
         """What another model makes of the methods and layers on offer."""
-        pool = self.frame.pool
+
+        def look(_: Any) -> tuple[list[Option], list[Option]]:
+            return method_options(self.frame.pool.unsuitable(model)), self._patch_layers(model)
+
         try:
-            options = method_options(pool.unsuitable(model))
-            layers = self._patch_layers(model)
+            options, layers = self.frame.work.run(look, owner=owner_of(request))
         except CamappError:  # told where the model is chosen
             return {self.methods: gr.skip(), self.patch_layer: gr.skip()}
         kept = _suited(methods, options) or _suited(DEFAULT_METHODS, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,6 +39,17 @@ def tab() -> Iterator[CompareTab]:
         drawn.draw_results()
         drawn.connect()
         yield drawn
+
+
+def handlers(tab: CompareTab, view: str) -> dict[str, Any]:
+    """What answers the events that fill a view, by name, as Gradio calls it."""
+    shown = getattr(tab, view)
+    found = {}
+    for event in gr.context.Context.root_block.fns.values():
+        if event.fn is not None and shown in event.outputs and event.queue:
+            assert event.trigger_mode == "multiple", "a later request must not wait for the one that it replaces"
+            found[event.name] = event.fn
+    return found
 
 
 def given(tab: CompareTab, **instead: Any) -> dict[Any, Any]:
@@ -86,9 +98,35 @@ def test_layers_of_the_model_chosen_before_wait_for_the_new_models_own(tab: Comp
     assert only == {tab.status: {"state": "running", "text": "Loading the model…"}}
 
 
-def test_slow_methods_wait_for_the_button(tab: CompareTab) -> None:
-    (only,) = tab.compare_if_quick(given(tab, methods=["gradcam", "scorecam"]), REQUEST)
+@pytest.mark.parametrize("answer", ["compare_if_quick", "compare_once_settled"])
+def test_slow_methods_wait_for_the_button(tab: CompareTab, answer: str) -> None:
+    (only,) = getattr(tab, answer)(given(tab, methods=["gradcam", "scorecam"]), REQUEST)
     assert "press Compare" in only[tab.status]["text"]
+
+
+@pytest.mark.parametrize("later", ["compare_now", "compare_once_settled", "compare_if_quick"])
+def test_a_slow_comparison_ends_without_a_word_once_a_quick_one_was_asked_for(tab: CompareTab, later: str) -> None:
+    answers = handlers(tab, "grid")
+    assert set(answers) == {"compare_now", "compare_once_settled", "compare_if_quick"}
+    slow = answers["compare_now"](given(tab, methods=["gradcam", "scorecam"]), REQUEST)
+    assert next(slow)[tab.status]["text"] == "Comparing…"
+    assert next(slow)[tab.status]["state"] == "running"
+    other = answers["compare_now"](given(tab), gr.Request(session_hash="somebody else"))
+    next(other)
+    *_, last = answers[later](given(tab), REQUEST)
+    assert [cell["method"] for cell in last[tab.grid]["cells"]] == ["gradcam", "layercam"]
+    assert list(slow) == []
+    *_, theirs = other
+    assert len(theirs[tab.grid]["cells"]) == 2, "what others ask for is not stopped"
+
+
+def test_patches_of_an_earlier_choice_do_not_come_after_later_ones(tab: CompareTab) -> None:
+    (match,) = handlers(tab, "patches").values()
+    early = match(given(tab, patch_layer=["bn2"]), REQUEST)
+    next(early)
+    *_, last = match(given(tab), REQUEST)
+    assert last[tab.patches]["grid"] == [14, 14]
+    assert list(early) == []
 
 
 def test_a_cell_sets_method_and_layer_and_opens_explain(tab: CompareTab) -> None:
@@ -129,12 +167,31 @@ def test_an_address_names_methods_that_suit_the_model(tab: CompareTab) -> None:
     assert tab.read_address({}, MODEL) == {}
     updates = tab.read_address({"methods": "Grad-CAM,cam"}, MODEL)
     assert updates[tab.methods]["chosen"] == ["gradcam", "cam"]
+    spaced = tab.read_address({"methods": " gradcam, , cam "}, MODEL)
+    assert spaced[tab.methods]["chosen"] == ["gradcam", "cam"]
+    assert tab.read_address({"methods": " , "}, MODEL) == {}
     for methods in ("rollout", "nonsense", "gradcam,<b>"):
         with pytest.raises(UsageError):
             tab.read_address({"methods": methods}, MODEL)
 
 
 def test_another_model_keeps_the_methods_that_suit_it(tab: CompareTab) -> None:
-    updates = tab.offer(MODEL, ["cam", "rollout"])
+    updates = tab.offer(MODEL, ["cam", "rollout"], REQUEST)
     assert updates[tab.methods]["chosen"] == ["cam"]
-    assert tab.offer(MODEL, ["rollout"])[tab.methods]["chosen"] == list(DEFAULT_METHODS)
+    assert tab.offer(MODEL, ["rollout"], REQUEST)[tab.methods]["chosen"] == list(DEFAULT_METHODS)
+    unknown = tab.offer("../secret", ["cam"], REQUEST)
+    assert {update["__type__"] for update in unknown.values()} == {"update"}, "nothing changes"
+
+
+def test_no_event_runs_a_model_beside_the_queue(tab: CompareTab) -> None:
+    ran = []
+    watched = tab.frame.pool.load(MODEL).module.register_forward_pre_hook(
+        lambda *_: ran.append(threading.current_thread().name)
+    )
+    try:
+        tab.offer(MODEL, ["cam"], REQUEST)
+        list(tab.compare_once_settled(given(tab), REQUEST))
+        list(tab.match_patches(given(tab), REQUEST))
+    finally:
+        watched.remove()
+    assert set(ran) == {"camapp quick lane"}
