@@ -16,6 +16,7 @@ from camapp.backbones.inputs import like_parameters
 from camapp.backbones.load import LoadedModel
 from camapp.cam.targets.output import pick_output
 from camapp.cam.targets.plan import One, plan_targets
+from camapp.cam.watch import Watch
 from camapp.errors import DecodeError, UsageError
 from camapp.explanation import RANDOM_WEIGHTS, versions
 from camapp.hooks.inspector.judging import Thresholds
@@ -213,16 +214,23 @@ def inspect_picture(
     target: One | None = None,
     layers: Pattern | Sequence[Pattern] | None = None,
     fit: Fit | None = None,
+    deadline: float | None = None,
+    cancel: Any | None = None,
 ) -> Inspection:
     """``inspect_pictures`` of one picture that is decoded already, with a model that is loaded.
 
+    Once ``deadline`` seconds have passed, or ``cancel`` (an event or a function) is set, no forward or backward begins.
+
     Raises:
         UsageError, LayerError, TargetError, ModelError: as ``inspect_pictures``.
+        StoppedError: by ``deadline`` or ``cancel``.
     """
+    watch = Watch(None, deadline, cancel)
     if target is not None:
         plan_targets(target, 1, model.class_index)
     inputs, geometry, _ = model.prepare(picture, fit)
-    return _inspected(model, inputs, [picture.name], target, layers, 1, (), {"batch_size": 1, "fit": geometry.fit})
+    settings = {"batch_size": 1, "fit": geometry.fit}
+    return _inspected(model, inputs, [picture.name], target, layers, 1, (), settings, watch)
 
 
 def _inspected(
@@ -234,9 +242,10 @@ def _inspected(
     found: int,
     failures: tuple[tuple[str, str], ...],
     settings: dict[str, Any],
+    watch: Watch | None = None,
 ) -> Inspection:
     """One forward and backward of inputs (B, 3, h, w), the pictures of B names."""
-    scoring = _Scoring(model, inputs, target)
+    scoring = _Scoring(model, inputs, target, watch or Watch())
     with model.named_failures():
         snapshot = inspect_once(model.module, scoring, layers=layers, thresholds=_THRESHOLDS)
     return Inspection(
@@ -265,16 +274,18 @@ def _inspected(
 
 
 class _Scoring:
-    """The sum of the pictures' scores, and, once it was taken, what was scored in each."""
+    """The sum of the pictures' scores, and, once it was taken, what was scored in each; for a backward to follow."""
 
-    def __init__(self, model: LoadedModel, inputs: torch.Tensor, target: One | None) -> None:
+    def __init__(self, model: LoadedModel, inputs: torch.Tensor, target: One | None, watch: Watch) -> None:
         self._model = model
+        self._watch = watch
         self._inputs = inputs
         self._plan = plan_targets(target, len(inputs), model.class_index)
         self.labels: list[str] = []
         self.scores: list[float] = []
 
     def __call__(self) -> torch.Tensor:
+        self._watch.expect(2)
         inputs = like_parameters(self._inputs, self._model.module, keep_graph=False)
         # a gradient of the input keeps the graph where every parameter is frozen; a model may change its input in place
         output = self._model.module(inputs.detach().requires_grad_().clone())
@@ -286,6 +297,7 @@ class _Scoring:
             for index, name in zip(aims.indices[:, 0].tolist(), (names[0] for names in aims.names), strict=True)
         ]
         self.scores = scores.detach().tolist()
+        self._watch.step(1)
         return scores.sum()
 
 

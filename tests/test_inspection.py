@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import nn
 
 import camapp
 from camapp.backbones.load import LoadedModel
-from camapp.errors import DecodeError, LayerError, TargetError, UsageError
+from camapp.errors import DecodeError, LayerError, StoppedError, TargetError, UsageError
 from camapp.hooks.report.records import Snapshot, TensorStatistics
 from camapp.images.decode import decode
 from camapp.inspection import Inspection, inspect_picture, inspect_pictures
@@ -286,3 +287,23 @@ def test_a_picture_that_is_decoded_already_gives_the_figures_of_its_file(backbon
     assert one.to_dict() == {**same.to_dict(), "settings": {**same.settings, "batch_size": 1}}
     with pytest.raises(TargetError):
         inspect_picture(backbone, decode(CAT), target="no such class")
+
+
+@pytest.mark.parametrize("stopped_at", ["the forward", "the backward"])
+def test_an_inspection_stops_between_its_passes_and_leaves_the_model_as_it_was(stopped_at: str) -> None:
+    model, stop, ran = small(), threading.Event(), []
+    ours = [
+        model.module.register_forward_hook(lambda *_: ran.append("forward")),
+        model.module.register_forward_hook(lambda *_: stop.set()),
+        model.module[0].register_full_backward_hook(lambda *_: ran.append("backward")),
+    ]
+    if stopped_at == "the forward":
+        stop.set()
+    with pytest.raises(StoppedError, match="Stopped as asked"):
+        inspect_picture(model, decode(CAT), cancel=stop)
+    assert ran == ([] if stopped_at == "the forward" else ["forward"])
+    for hook in ours:
+        hook.remove()
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.module.modules())
+    with pytest.raises(StoppedError, match="Not done within 1e-09 s"):
+        inspect_picture(model, decode(CAT), deadline=1e-9)

@@ -42,7 +42,7 @@ def add_api(looks: Looks, work: Scheduler) -> None:
             choices.check_with_picture()
             owner = owner_of(request)
             maps = work.run(lambda task: looks.channels(choices), owner=owner)
-            inspection = work.run(lambda task: looks.inspection(choices), owner=owner, slow=True)
+            inspection = work.run(lambda task: looks.inspection(choices, task), owner=owner, slow=True)
             files = {path.name: path for path in maps.save(new_result_folder(), most=choices.most)}
             facts = json.loads(json.dumps({**inspection.to_dict(), "channels": maps.to_dict(choices.most)}))
         return facts, str(files["channels.png"]), str(files["channels.npy"])

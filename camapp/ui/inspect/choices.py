@@ -17,12 +17,16 @@ from camapp.errors import LayerError, UsageError, did_you_mean
 from camapp.images.decode import decode
 from camapp.inspection import Inspection, inspect_picture
 from camapp.ui.frame.models import ModelPool
+from camapp.ui.frame.scheduler import Task
 from camapp.ui.frame.selection import TOP_PREDICTION
 
 T = TypeVar("T")
 
 SCALES = ("channel", "common")
 MOST_CHANNELS = 256
+
+# Seconds for the forward of an inspection, after which its backward is not begun: others wait.
+DEADLINE = 120.0
 
 # Costs of models and inspections of pictures that are remembered: another layer of the same picture needs neither anew.
 _REMEMBERED = 16
@@ -129,17 +133,23 @@ class Looks:
         target = choices.target_of(model) if ranking == "gradient" else None
         return channel_maps(model, choices.picture or "", self.layer(choices), ranking=ranking, target=target)
 
-    def inspection(self, choices: Choices) -> Inspection:
+    def inspection(self, choices: Choices, task: Task[Any]) -> Inspection:
         """The figures of all layers, of one forward and backward.
+
+        Args:
+            choices: nobody vouches for them.
+            task: may stop it.
 
         Raises:
             CamappError: what is wrong with any of the choices.
+            StoppedError: nobody waits for it any more, or it took too long.
         """
         model = self.pool.load(choices.model, slow=True)
         target = choices.target_of(model)
 
         def make() -> Inspection:
-            return inspect_picture(model, decode(choices.picture or ""), target=target)
+            picture = decode(choices.picture or "")
+            return inspect_picture(model, picture, target=target, deadline=DEADLINE, cancel=task.cancelled)
 
         return self._inspections.get((choices.picture, choices.model, target), make)
 

@@ -196,7 +196,7 @@ class InspectTab(Tab):
 
     def _depth(self, choices: Choices, request: gr.Request) -> Generator[Update, None, View]:
         slow = not self._looks.knows_inspection(choices)
-        inspection = yield from self._run(request, lambda task: self._looks.inspection(choices), slow=slow)
+        inspection = yield from self._run(request, lambda task: self._looks.inspection(choices, task), slow=slow)
         token = keep_inspection(self.frame.results, inspection)
         maps = [layer.name for layer in self.frame.pool.layers(choices.model)]
         target = choices.target_of(self.frame.pool.load(choices.model))

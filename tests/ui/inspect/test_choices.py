@@ -11,9 +11,10 @@ import pytest
 from PIL import Image
 
 from camapp.channels import channel_maps
-from camapp.errors import CamappError, LayerError, ModelError, TargetError, UsageError
+from camapp.errors import CamappError, LayerError, ModelError, StoppedError, TargetError, UsageError
 from camapp.resources import resource_folder
 from camapp.ui.frame.models import ModelPool
+from camapp.ui.frame.scheduler import Task
 from camapp.ui.inspect.choices import Choices, Looks
 from camapp.ui.inspect.downloads import _channels, _inspection, _overlay
 from camapp.ui.inspect.recipes import copies_of_channels, copies_of_inspection
@@ -25,6 +26,10 @@ MODEL = "efficientnet_lite0"
 @pytest.fixture(scope="module")
 def looks() -> Looks:
     return Looks(ModelPool(device="cpu"))
+
+
+def task() -> Task[Any]:
+    return Task(lambda _: None, "somebody")
 
 
 @pytest.mark.parametrize(
@@ -66,9 +71,9 @@ def test_models_and_classes_that_are_not_there_are_refused(looks: Looks) -> None
     with pytest.raises(TargetError):
         looks.channels(Choices(CAT, MODEL, ranking="gradient", target=1000))
     with pytest.raises(TargetError):
-        looks.inspection(Choices(CAT, MODEL, target="no such class"))
+        looks.inspection(Choices(CAT, MODEL, target="no such class"), task())
     with pytest.raises(CamappError):
-        looks.inspection(Choices(__file__, MODEL))
+        looks.inspection(Choices(__file__, MODEL), task())
 
 
 def test_channels_are_those_of_the_library(looks: Looks) -> None:
@@ -80,11 +85,19 @@ def test_channels_are_those_of_the_library(looks: Looks) -> None:
 
 
 def test_another_layer_of_the_same_picture_needs_no_new_inspection(looks: Looks) -> None:
-    first = looks.inspection(Choices(CAT, MODEL, ("bn2",), target=281))
+    first = looks.inspection(Choices(CAT, MODEL, ("bn2",), target=281), task())
     assert looks.knows_inspection(Choices(CAT, MODEL, ("conv_head",), target="tabby"))
-    assert looks.inspection(Choices(CAT, MODEL, ("conv_head",), target="tabby")) is first
+    assert looks.inspection(Choices(CAT, MODEL, ("conv_head",), target="tabby"), task()) is first
     assert not looks.knows_inspection(Choices(CAT, MODEL, ("bn2",), target=282))
     assert looks.costs(MODEL) is looks.costs(MODEL)
+
+
+def test_an_inspection_that_nobody_waits_for_ends_and_is_not_remembered(looks: Looks) -> None:
+    choices, stopped = Choices(CAT, MODEL, ("bn2",), target=7), task()
+    stopped.cancel()
+    with pytest.raises(StoppedError):
+        looks.inspection(choices, stopped)
+    assert not looks.knows_inspection(choices)
 
 
 def test_downloads_are_what_the_library_saves_and_refuse_wrong_queries(looks: Looks) -> None:
@@ -104,13 +117,13 @@ def test_downloads_are_what_the_library_saves_and_refuse_wrong_queries(looks: Lo
             _overlay(maps, query)
     with pytest.raises(ValueError, match="could not convert"):
         _overlay(maps, {"opacity": "x"})
-    with zipfile.ZipFile(io.BytesIO(_inspection(looks.inspection(choices), {}))) as archive:
+    with zipfile.ZipFile(io.BytesIO(_inspection(looks.inspection(choices, task()), {}))) as archive:
         assert archive.namelist() == ["snapshot.json", "table.txt", "depth.png"]
 
 
 def test_what_is_copied_makes_the_same_thing(looks: Looks, monkeypatch: Any, tmp_path: Any) -> None:
     choices = Choices(CAT, MODEL, ("conv_head",), 281, "gradient", 9, "common")
-    maps, inspection = looks.channels(choices), looks.inspection(choices)
+    maps, inspection = looks.channels(choices), looks.inspection(choices, task())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "chelsea.jpg").write_bytes((resource_folder("assets") / "chelsea.jpg").read_bytes())
     (_, program), (_, command) = copies_of_channels(maps, choices, 281)
