@@ -167,8 +167,7 @@ def _filled(bench: _Bench, places: Sequence[_Place], cancel: Any | None) -> dict
     for group in _groups(places):
         try:
             if late is None:
-                found.update(_tried(bench, group))
-                bench.watch.step(len(group))
+                _fill(found, bench, group)
         except StoppedError as error:
             if _asked(cancel):
                 raise
@@ -178,16 +177,25 @@ def _filled(bench: _Bench, places: Sequence[_Place], cancel: Any | None) -> dict
     return {place: found[place] for place in places}
 
 
-def _tried(bench: _Bench, group: Sequence[_Place]) -> dict[_Place, Cell]:
-    """The cells of a group; where one of them refuses, each is tried by itself."""
+def _fill(found: dict[_Place, Cell], bench: _Bench, group: Sequence[_Place]) -> None:
+    """Find the cells of a group; where one of them refuses, each by itself. What is made before a stop is kept.
+
+    Raises:
+        StoppedError: as the bench's watch says.
+    """
     try:
-        return {place: _cell(place, one) for place, one in zip(group, bench.explain(group), strict=True)}
+        made = bench.explain(group)
     except StoppedError:
         raise
     except CamappError as error:
-        if len(group) == 1:
-            return {group[0]: _cell(group[0], reason=str(error))}
-        return {place: cell for one in group for place, cell in _tried(bench, [one]).items()}
+        if len(group) > 1:
+            for place in group:
+                _fill(found, bench, [place])
+            return
+        found[group[0]] = _cell(group[0], reason=str(error))
+    else:
+        found.update({place: _cell(place, one) for place, one in zip(group, made, strict=True)})
+    bench.watch.step(len(group))
 
 
 def _groups(places: Sequence[_Place]) -> Iterator[list[_Place]]:

@@ -7,6 +7,8 @@ import io
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from PIL import Image
 from scipy import stats
 
 import camapp
+from camapp.cam.compare import shares_passes
+from camapp.cam.methods import find_method
 from camapp.comparison import Comparison, compare_maps
 from camapp.errors import LayerError, StoppedError, TargetError, UsageError
 from camapp.resources import resource_folder
@@ -148,12 +152,37 @@ def test_seven_methods_are_too_many(model: camapp.LoadedModel) -> None:
         compare_maps(model, CHELSEA, methods=seven)
 
 
-def test_at_the_deadline_the_quick_maps_stay_and_the_slow_ones_say_so(model: camapp.LoadedModel) -> None:
-    comparison = compare_maps(model, CHELSEA, methods=["scorecam", "gradcam", "sscam"], deadline=0.8)
+def test_at_the_deadline_the_quick_maps_stay_and_the_slow_ones_say_so(
+    model: camapp.LoadedModel, monkeypatch: Any
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("camapp.cam.watch.time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def progress(done: int, expected: int) -> None:
+        clock[0] = float(done > 20)
+
+    methods = ["scorecam", "gradcam", "sscam"]
+    comparison = compare_maps(model, CHELSEA, methods=methods, deadline=0.8, progress=progress)
     slow, quick, slower = comparison.cells
     assert quick.explanation is not None
     assert "Not done within 0.8 s" in str(slow.reason)
     assert "not begun" in str(slower.reason)
+
+
+def test_a_deadline_between_retries_keeps_what_was_made(model: camapp.LoadedModel, monkeypatch: Any) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("camapp.cam.watch.time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def progress(done: int, expected: int) -> None:
+        clock[0] += 0.7  # so that the second of the cells that are tried one by one is the last
+
+    methods = ["gradcam", "kpcacam", "layercam"]  # of one pass; KPCA-CAM refuses so many places
+    assert all(shares_passes(find_method(name)) for name in methods)
+    comparison = compare_maps(model, CHELSEA, methods=methods, layers=["conv_stem"], deadline=1.0, progress=progress)
+    made, refused, late = comparison.cells
+    assert made.explanation is not None
+    assert "places" in str(refused.reason)
+    assert "Not done within 1 s" in str(late.reason)
 
 
 def test_a_cancel_stops_everything_and_progress_is_told_before(model: camapp.LoadedModel) -> None:
