@@ -69,7 +69,7 @@ def patch_similarity(
     cosines = (unit @ unit.T).clamp(-1, 1).float().cpu().numpy()
     cosines.setflags(write=False)
     silent = int((lengths == 0).sum())
-    silent_note = (f"{silent} patch(es) have no feature above 0 and are similar to nothing",) if silent else ()
+    silent_note = (f"{silent} patch(es) have only features of 0, and are similar to nothing",) if silent else ()
     warning = ("random weights: similarities mean little",) if loaded.weights.random else ()
     return PatchSimilarity(
         pictures=pictures,

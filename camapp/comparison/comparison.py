@@ -107,7 +107,7 @@ class Comparison:
     def overlap(self) -> np.ndarray:
         """(N, N) float64 in [0, 1]: of each two maps' hottest 20 % of pixels, the intersection over the union.
 
-        At the size of the model's input; what is 0 is not hot. NaN where a cell has no map, or a blank one.
+        At the size of the model's input; pixels of value 0 are never hot. NaN where a cell has no map, or a blank one.
         """
         return self._matrix(lambda maps: overlap_matrix(maps, HOTTEST))
 

@@ -160,7 +160,7 @@ def test_a_silent_patch_is_similar_to_nothing_and_a_note_says_so() -> None:
     alike = patch_similarity(wrapped(network), pixels, layer="act")
     assert not alike.cosines[0].any()
     assert alike.cosines[1, 2] == pytest.approx(1)
-    assert "1 patch(es) have no feature above 0" in alike.notes[0]
+    assert "1 patch(es) have only features of 0" in alike.notes[0]
 
 
 def test_no_gradient_is_needed_and_the_model_is_left_as_it_was() -> None:
