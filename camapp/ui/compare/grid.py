@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 import numpy as np
-from PIL import Image
 
 from camapp.cam.methods import METHODS
 from camapp.comparison import Cell, Comparison
 from camapp.images.geometry import Geometry
-from camapp.images.render import COLORMAPS, VEIL, levels_of, png_bytes
+from camapp.images.render import COLORMAPS, VEIL, levels_of
+from camapp.images.words import describe_map, peak_of
 from camapp.ui.frame.look import encoded_colormaps
+from camapp.ui.frame.pictures import jpeg_url, png_url
 
 # Six maps beside each other are small.
-LONGEST_SIDE = 480
-HOT = 0.9
+LONGEST_SIDE, QUALITY = 480, 90
 
 _HERE = Path(__file__).parent
 
@@ -65,7 +63,7 @@ def grid_of(
         "token": token,
         "files": files,
         **recipes,
-        "picture": jpeg_url(picture),
+        "picture": jpeg_url(picture, QUALITY),
         "size": picture.size,
         "original": comparison.picture.size,
         "seen": [across.start, rows.start, across.stop, rows.stop],
@@ -109,13 +107,6 @@ def signed(value: float) -> str:
     return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
 
 
-def jpeg_url(picture: Image.Image) -> str:
-    """A picture as a data URL."""
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=90, subsampling=0)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
 def _letters(comparison: Comparison) -> list[str]:
     """A letter for each cell that has a map, "" for the others."""
     numbers = iter("ABCDEFGHIJKLMNOPQR")
@@ -147,28 +138,16 @@ def _cell(cell: Cell, geometry: Geometry, letter: str, column: str) -> dict[str,
     if cell.explanation is None:
         return facts
     heatmap = geometry.to_original(cell.explanation.model_maps[0])
-    y, x = (int(place) for place in np.unravel_index(int(heatmap.argmax()), heatmap.shape))
     blank = cell.explanation.reasons[0]
     looked_at = cell.explanation.layer
-    url = f"data:image/png;base64,{base64.b64encode(png_bytes(levels_of(heatmap))).decode()}"
     return {
         **facts,
-        "levels": url,
-        "peak": None if blank else [x, y],
+        "levels": png_url(levels_of(heatmap)),
+        "peak": None if blank else peak_of(heatmap),
         "blank": blank or "",
         "at": looked_at if looked_at not in ("", column) else "",
-        "alternative": f"{letter}: {facts['title']}. {_in_words(heatmap, blank)}",
+        "alternative": f"{letter}: {facts['title']}. {describe_map(heatmap, blank)}",
     }
-
-
-def _in_words(heatmap: np.ndarray, blank: str | None) -> str:
-    if blank:
-        return f"The map is blank: {blank}"
-    y, x = np.unravel_index(int(heatmap.argmax()), heatmap.shape)
-    share = float((heatmap >= HOT).mean())
-    covered = f"{share:.0%}" if share >= 0.01 else "less than 1%"
-    across, down = (x + 0.5) / heatmap.shape[1], (y + 0.5) / heatmap.shape[0]
-    return f"Hottest at {across:.0%} across, {down:.0%} down; its top 10% covers {covered} of the picture."
 
 
 def _tables(comparison: Comparison, letters: Sequence[str]) -> list[dict[str, Any]]:

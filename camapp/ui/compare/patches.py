@@ -13,8 +13,9 @@ import numpy as np
 from camapp.images.geometry import Geometry
 from camapp.images.render import VEIL
 from camapp.patches import PatchSimilarity
-from camapp.ui.compare.grid import LONGEST_SIDE, jpeg_url
+from camapp.ui.compare.grid import LONGEST_SIDE, QUALITY
 from camapp.ui.frame.look import encoded_colormaps
+from camapp.ui.frame.pictures import jpeg_url
 
 _HERE = Path(__file__).parent
 
@@ -65,7 +66,7 @@ def _picture(alike: PatchSimilarity, of: int) -> dict[str, Any]:
     rows, across = geometry.seen_pixels
     return {
         "name": alike.pictures[of].name,
-        "url": jpeg_url(picture),
+        "url": jpeg_url(picture, QUALITY),
         "size": picture.size,
         "original": alike.pictures[of].size,
         "seen": [across.start, rows.start, across.stop, rows.stop],

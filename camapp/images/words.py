@@ -1,0 +1,35 @@
+"""Maps in words, for those who do not see them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# The part of a map that counts as hot: the upper tenth of its range.
+HOT = 0.9
+
+
+def describe_map(heatmap: np.ndarray, blank: str | None) -> str:
+    """Where a map is hottest, and how much of the picture is hot.
+
+    Args:
+        heatmap: (H, W) in [0, 1], of any size that has the picture's aspect.
+        blank: why it is blank, or None.
+    """
+    if blank:
+        return f"The map is blank: {blank}"
+    share = float((heatmap >= HOT).mean())
+    covered = f"{share:.0%}" if share >= 0.01 or not share else "less than 1%"
+    return f"Hottest {place_of(heatmap)}; the top 10% covers {covered} of the picture."
+
+
+def place_of(heatmap: np.ndarray) -> str:
+    """Where a map (H, W) is largest, in parts of its width and height."""
+    height, width = heatmap.shape
+    x, y = peak_of(heatmap)
+    return f"at {(x + 0.5) / width:.0%} across, {(y + 0.5) / height:.0%} down"
+
+
+def peak_of(heatmap: np.ndarray) -> tuple[int, int]:
+    """Column and row of the first largest value of a map (H, W)."""
+    y, x = np.unravel_index(int(heatmap.argmax()), heatmap.shape)
+    return int(x), int(y)
