@@ -16,7 +16,7 @@ from camapp.channels.saving import FILES, contents_of, facts_of
 from camapp.errors import UsageError
 from camapp.explanation import RANDOM_WEIGHTS
 from camapp.files import check_report_folder, write_together
-from camapp.images.channels import ChannelGrid, channel_grid
+from camapp.images.channels import ChannelGrid, channel_grid, is_flat
 from camapp.images.geometry import Geometry
 from camapp.images.picture import Picture
 from camapp.images.render import ALPHA, overlay, stamp
@@ -140,12 +140,12 @@ class ChannelMaps:
 
         Returns:
             (H, W) float32 in [0, 1]; 0 where the model saw nothing, where a value is not finite, and everywhere where
-            ``low`` and ``high`` are the same.
+            ``low`` and ``high`` are the same but for rounding.
         """
         channel = self._checked(channel)
         bottom, top = self.ranges[channel]
         bottom, top = (bottom if low is None else low), (top if high is None else high)
-        if not top > bottom:
+        if is_flat(bottom, top) or not top > bottom:
             return np.zeros((self.picture.height, self.picture.width), np.float32)
         scaled = (self.values[channel].astype(np.float64) - bottom) / (top - bottom)
         return self.geometry.to_original(np.clip(np.nan_to_num(scaled, nan=0, posinf=0, neginf=0), 0, 1))
@@ -160,7 +160,7 @@ class ChannelMaps:
     def peak(self, channel: int) -> tuple[float, float] | None:
         """Where in the picture a channel is largest, as shares of its width and height; None for a flat map."""
         low, high = self.ranges[self._checked(channel)]
-        if not high > low:
+        if np.isnan(low) or is_flat(low, high):
             return None
         values = np.where(self._nonfinite[channel], -np.inf, self.values[channel])
         height, width = values.shape

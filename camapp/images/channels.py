@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -117,10 +117,10 @@ def channel_grid(
     shown = values[list(channels)]
     finite = np.isfinite(shown)
     low, high = _ranges(shown, finite)
-    flat = _is_flat(low, high)
+    flat = is_flat(low, high)
     if scale == "common" and not np.isnan(low).all():
         low, high = np.full_like(low, np.nanmin(low)), np.full_like(high, np.nanmax(high))
-    tiles = colors[_levels(shown, low, high)]
+    tiles = colors[channel_levels(shown, low, high)]
     tiles[~finite] = BROKEN_COLOR
     height, width = shown.shape[1:]
     columns = min(len(shown), columns or max(1, ceil(sqrt(len(shown) * height / width) - 1e-9)))
@@ -140,6 +140,36 @@ def channel_grid(
         tile=(height * factor, width * factor),
         gap=gap,
     )
+
+
+def is_flat(low: np.ndarray | float, high: np.ndarray | float) -> Any:
+    """Whether channels from ``low`` to ``high`` are the same everywhere but for rounding; False where they are NaN.
+
+    Args:
+        low: (C,) or a number.
+        high: likewise.
+
+    Returns:
+        (C,) bool, or one.
+    """
+    return np.subtract(high, low) <= LEAST_PART * np.maximum(np.abs(low), np.abs(high))
+
+
+def channel_levels(maps: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Channels as levels of their colours.
+
+    Args:
+        maps: (C, h, w).
+        low: (C,), the value of each that becomes 0.
+        high: (C,), the value of each that becomes 255.
+
+    Returns:
+        (C, h, w) uint8; 0 in a flat channel, and where a value is not finite.
+    """
+    span = np.where(is_flat(low, high), np.inf, high - low)
+    with np.errstate(invalid="ignore"):
+        stretched = (maps - low[:, None, None]) / span[:, None, None]
+    return levels_of(np.nan_to_num(stretched, nan=0, posinf=0, neginf=0))
 
 
 def _checked(maps: np.ndarray | torch.Tensor) -> np.ndarray:
@@ -184,17 +214,6 @@ def _ranges(shown: np.ndarray, finite: np.ndarray) -> tuple[np.ndarray, np.ndarr
     high = np.where(finite, shown, -np.inf).max(axis=(1, 2))
     empty = ~finite.any(axis=(1, 2))
     return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
-
-
-def _is_flat(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    return high - low <= LEAST_PART * np.maximum(np.abs(low), np.abs(high))
-
-
-def _levels(shown: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    span = np.where(_is_flat(low, high), np.inf, high - low)
-    with np.errstate(invalid="ignore"):
-        stretched = (shown - low[:, None, None]) / span[:, None, None]
-    return levels_of(np.nan_to_num(stretched, nan=0, posinf=0, neginf=0))
 
 
 def _factor(longer: int, columns: float, cell: int | None) -> int:

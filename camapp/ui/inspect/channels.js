@@ -141,8 +141,7 @@ function drawOverlay() {
   const sheet = ink.createImageData(width, height);
   const out = sheet.data;
   out.set(picture);
-  const flat = !(tile.high > tile.low);
-  const alpha = flat ? 0 : opacity.value / 100;
+  const alpha = tile.flat ? 0 : opacity.value / 100;
   const weights = Float64Array.from({ length: 256 }, (_, level) => alpha ** (1 + props.veil * (1 - level / 255)));
   const toScale = scaled(tile);
   const base = at * wide * high;

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from pathlib import Path
 from typing import Any
 
 import cv2
 import gradio as gr
 import numpy as np
-from PIL import Image
 
 from camapp.channels import RANKINGS, ChannelMaps
 from camapp.hooks.report.table import percent
-from camapp.images.channels import BROKEN_COLOR
-from camapp.images.render import VEIL, png_bytes
+from camapp.images.channels import BROKEN_COLOR, channel_levels
+from camapp.images.render import VEIL
 from camapp.ui.frame.look import encoded_colormaps
+from camapp.ui.frame.pictures import jpeg_url, png_url
 from camapp.ui.inspect.words import figure
 
 LONGEST_SIDE = 720
@@ -77,10 +75,10 @@ def channels_of(maps: ChannelMaps, most: int, scale: str, token: str) -> dict[st
         "scale": scale,
         "common": [low, high],
         "common_text": [figure(low), figure(high)],
-        "levels": _png_url(levels),
+        "levels": png_url(levels),
         "tile": [levels.shape[1], levels.shape[0] // len(shown)],
         "tiles": [_tile(maps, channel) for channel in shown],
-        "picture": _jpeg_url(picture),
+        "picture": jpeg_url(picture),
         "size": picture.size,
         "seen": [columns.start, rows.start, columns.stop, rows.stop],
         "sees_all": geometry.sees_all,
@@ -114,6 +112,7 @@ def _tile(maps: ChannelMaps, channel: int) -> dict[str, Any]:
         "score": figure(float(maps.scores[channel])),
         "low": low if np.isfinite(low) else None,
         "high": high if np.isfinite(high) else None,
+        "flat": peak is None,
         "badge": badge,
         "note": note,
         "words": f"{where}{values}{note[:1].upper()}{note[1:]}{'.' if note else ''}".strip(),
@@ -123,13 +122,9 @@ def _tile(maps: ChannelMaps, channel: int) -> dict[str, Any]:
 def _levels(maps: ChannelMaps, shown: tuple[int, ...]) -> np.ndarray:
     """(K * h, w, 3) uint8: red is the level in the channel's own range, green marks what is not finite."""
     values = maps.values[list(shown)].astype(np.float64)
-    broken = ~np.isfinite(values)
-    low, high = (maps.ranges[list(shown), end][:, None, None] for end in (0, 1))
-    span = np.where(high > low, high - low, 1.0)
-    levels = np.where(broken, 0.0, (values - low) / span * 255 + 0.5)
     pixels = np.zeros((*values.shape, 3), np.uint8)
-    pixels[..., 0] = np.nan_to_num(levels).clip(0, 255).astype(np.uint8)
-    pixels[..., 1] = np.where(broken, 255, 0)
+    pixels[..., 0] = channel_levels(values, *maps.ranges[list(shown)].T)
+    pixels[..., 1] = np.where(np.isfinite(values), 0, 255)
     factor = int(np.ceil(np.sqrt(values.size / MOST_VALUES)))
     if factor > 1:
         size = tuple(max(1, side // factor) for side in (values.shape[2], values.shape[1]))
@@ -184,13 +179,3 @@ def _warnings(maps: ChannelMaps) -> list[str]:
     if maps.random_weights:
         found.append("Random weights: what the channels show means nothing.")
     return found
-
-
-def _png_url(pixels: np.ndarray) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png_bytes(pixels)).decode()}"
-
-
-def _jpeg_url(picture: Image.Image) -> str:
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=92, subsampling=0)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -124,6 +124,20 @@ def test_broken_dead_and_flat_channels_are_marked_and_counted(maps: ChannelMaps)
     assert sum(view["histogram"]["counts"]) == 15
 
 
+def test_a_channel_that_differs_by_rounding_alone_is_flat_everywhere(maps: ChannelMaps) -> None:
+    values = np.full((2, 2, 2), 0.7, np.float32)
+    values[0, 0, 0], values[1, 1, 1] = np.nextafter(values[0, 0, 0], np.float32(1)), 0.8
+    rounded = replace(maps, values=values, scores=values.mean((1, 2)))
+    tiles = {tile["channel"]: tile for tile in strict(channels_of(rounded, 2, "channel", "token"))["tiles"]}
+    assert (tiles[0]["badge"], tiles[0]["flat"]) == ("flat", True)
+    assert (tiles[1]["badge"], tiles[1]["flat"]) == ("", False)
+    assert pixels_of(channels_of(rounded, 2, "channel", "token")["levels"])[2:, :, 0].max() == 0
+    assert rounded.peak(0) is None
+    assert not rounded.heatmap(0).any()
+    np.testing.assert_array_equal(np.asarray(rounded.overlay(0)), rounded.picture.rgb)
+    assert rounded.grid(2).constant == (0,)
+
+
 def test_a_layer_of_nothing_but_nan_or_zeros_is_told_too(maps: ChannelMaps) -> None:
     nothing = replace(maps, values=np.full((2, 2, 2), NAN, np.float32), scores=np.array([NAN, NAN]))
     view = strict(channels_of(nothing, 2, "common", "token"))
