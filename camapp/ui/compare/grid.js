@@ -1,7 +1,7 @@
 // Runs as the body of a function of Gradio's: `props.value` is what grid_of() made. Names, reasons and notes are written
 // as text: they are not ours. The maps are blended here, and one crosshair moves over all of them.
 
-const { make, pixelsOf } = window.camapp;
+const { make, pixelsOf, pixelUnder, arrowStep, outlineSeen, drawRamp, onceAFrame } = window.camapp;
 const part = (name) => element.querySelector(`.grid-${name}`);
 const root = element.querySelector(".grid-view");
 const maps = part("maps");
@@ -14,7 +14,6 @@ const copies = make("div", { class: "grid-copies" });
 part("downloads").after(copies);
 let view = null; // the value on show, with its pixels and the elements of its cells
 let cross = { x: 0, y: 0 };
-let waiting = false;
 
 async function show() {
   const value = props.value;
@@ -109,9 +108,7 @@ function paint() {
   // As camapp.images.render.opacities: the cooler a place, the more of the picture shows.
   const weights = Float64Array.from({ length: 256 }, (_, level) => (level / 255 < lowest ? 0 : alpha ** (1 + props.veil * (1 - level / 255))));
   view.parts.forEach(({ context }, number) => context && paintCell(context, view.heats[number], view.cells[number].blank, weights, colors));
-  const ramp = part("legend").getContext("2d").createImageData(256, 1);
-  for (let level = 0; level < 256; level++) ramp.data.set([...colors.subarray(level * 3, level * 3 + 3), 255], level * 4);
-  part("legend").getContext("2d").putImageData(ramp, 0, 0);
+  drawRamp(part("legend"), colors);
   linkDownloads();
   part("opacity-value").textContent = `${knobs.opacity.value}%`;
   part("threshold-value").textContent = lowest.toFixed(2);
@@ -142,18 +139,7 @@ function paintCell(context, heat, blank, weights, colors) {
     }
   }
   context.putImageData(sheet, 0, 0);
-  if (!view.sees_all) drawFrame(context);
-}
-
-function drawFrame(context) {
-  const [left, top, right, bottom] = view.seen;
-  const line = Math.max(1, Math.round(Math.min(view.width, view.height) / 200));
-  context.lineWidth = line;
-  for (const [color, dash] of [["#000", []], ["#fff", [6 * line, 6 * line]]]) {
-    context.strokeStyle = color;
-    context.setLineDash(dash);
-    context.strokeRect(left + line / 2, top + line / 2, right - left - line, bottom - top - line);
-  }
+  if (!view.sees_all) outlineSeen(context, view.seen);
 }
 
 function moveTo(x, y) {
@@ -193,43 +179,24 @@ function number(value, same) {
   return cell;
 }
 
-function pixelUnder(event) {
-  const canvas = event.target.closest(".grid-stage")?.querySelector("canvas");
-  if (!view || !canvas) return null;
-  const box = canvas.getBoundingClientRect();
-  return [Math.floor(((event.clientX - box.left) * view.width) / box.width), Math.floor(((event.clientY - box.top) * view.height) / box.height)];
-}
-
-const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-
 for (const kind of ["pointermove", "pointerdown"]) {
   maps.addEventListener(kind, (event) => {
-    const place = pixelUnder(event);
-    if (!place) return;
+    const canvas = event.target.closest(".grid-stage")?.querySelector("canvas");
+    if (!view || !canvas) return;
     part("readout").removeAttribute("aria-live"); // a moving mouse must not make a screen reader chatter
-    moveTo(...place);
+    moveTo(...pixelUnder(event, canvas));
   });
 }
 maps.addEventListener("keydown", (event) => {
   if (!view || event.target !== maps) return;
-  const step = STEPS[event.key];
-  const stride = event.shiftKey ? 10 : 1;
+  const step = arrowStep(event);
   if (step) part("readout").setAttribute("aria-live", "polite");
-  if (step) moveTo(cross.x + step[0] * stride, cross.y + step[1] * stride);
+  if (step) moveTo(cross.x + step[0], cross.y + step[1]);
   else if (event.key === "Home") moveTo(...(view.cells.find((cell) => cell.peak)?.peak ?? [0, 0]));
   else return;
   event.preventDefault();
 });
-for (const knob of Object.values(knobs)) {
-  knob.addEventListener("input", () => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => {
-      waiting = false;
-      paint();
-    });
-  });
-}
+for (const knob of Object.values(knobs)) knob.addEventListener("input", onceAFrame(paint));
 
 window.camapp.onOpened("compare", askWhereStale);
 watch("value", show);

@@ -1,7 +1,7 @@
 // Runs as the body of a function of Gradio's: `props.value` is what patches_of() made. All cosines are here, so that a
 // moving point needs no server; names and notes are written as text.
 
-const { make, pixelsOf } = window.camapp;
+const { make, pixelsOf, pixelUnder, arrowStep, drawRamp, onceAFrame, bytesOf } = window.camapp;
 const part = (name) => element.querySelector(`.patches-${name}`);
 const root = element.querySelector(".patches-view");
 const colors = window.camapp.addColormaps(props.colormaps).viridis;
@@ -11,7 +11,6 @@ part("notes").after(copies);
 let view = null; // the value on show, with pixels, cosines and canvases
 let point = null; // {of, row, column}: the patch that all others are compared with
 let held = false; // whether a click holds it while the mouse goes on
-let waiting = false;
 
 async function show() {
   const value = props.value;
@@ -25,7 +24,7 @@ async function show() {
   }
   const pixels = await Promise.all(value.pictures.map(({ url, size }) => pixelsOf(url, ...size)));
   if (props.value !== value) return; // a newer one came while this one was decoded
-  const cosines = Uint8Array.from(atob(value.cosines), (letter) => letter.charCodeAt(0));
+  const cosines = bytesOf(value.cosines);
   const scenes = value.pictures.map((picture, of) => ({ ...picture, pixels: pixels[of], places: placesOf(picture, value.grid), ...canvasOf(picture, of) }));
   view = { ...value, cosines, scenes };
   part("pictures").replaceChildren(...scenes.map(({ figure }) => figure));
@@ -33,7 +32,7 @@ async function show() {
   part("legend").setAttribute("aria-label", `Colours from ${signed(value.lowest)}, least similar, to 1, the same`);
   part("notes").replaceChildren(...value.notes.map((note) => make("li", {}, note)));
   copies.replaceChildren(window.camapp.copyBar([["Copy Python", value.python]]));
-  drawLegend();
+  drawRamp(part("legend"), colors);
   root.dataset.state = "result";
   held = false;
   choose(0, ...value.start);
@@ -75,13 +74,10 @@ function patchAt({ left, top, width, height }, rows, columns, x, y) {
 function choose(of, row, column) {
   point = { of, row, column };
   tell();
-  if (waiting) return;
-  waiting = true;
-  requestAnimationFrame(() => {
-    waiting = false;
-    draw();
-  });
+  redraw();
 }
+
+const redraw = onceAFrame(draw);
 
 const count = () => view.grid[0] * view.grid[1];
 // 127 levels to each side of 0
@@ -162,40 +158,29 @@ function outline({ context, patch }, place, dashed) {
   }
 }
 
-function drawLegend() {
-  const ink = part("legend").getContext("2d");
-  const ramp = ink.createImageData(256, 1);
-  for (let level = 0; level < 256; level++) ramp.data.set([...colors.subarray(level * 3, level * 3 + 3), 255], level * 4);
-  ink.putImageData(ramp, 0, 0);
-}
-
 function pointed(event, of) {
   if (!view) return;
   if (event.type === "pointerdown") held = event.pointerType === "mouse" && !held;
   else if (held) return;
-  const { canvas, size, seen, patch } = view.scenes[of];
-  const box = canvas.getBoundingClientRect();
-  const x = Math.floor(((event.clientX - box.left) * size[0]) / box.width);
-  const y = Math.floor(((event.clientY - box.top) * size[1]) / box.height);
+  const { canvas, seen, patch } = view.scenes[of];
+  const [x, y] = pixelUnder(event, canvas);
   if (x < seen[0] || x >= seen[2] || y < seen[1] || y >= seen[3]) return;
   part("words").removeAttribute("aria-live"); // a moving mouse must not make a screen reader chatter
   choose(of, ...patchAt(patch, ...view.grid, x, y));
 }
 
-const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-
 function keyed(event, of) {
-  const step = STEPS[event.key];
+  const step = arrowStep(event, 1);
   if (!view || !step) return;
   event.preventDefault();
   part("words").setAttribute("aria-live", "polite");
   held = false;
   const from = point.of === of ? point : { row: view.start[0], column: view.start[1] };
   const inside = (value, most) => Math.min(most - 1, Math.max(0, value));
-  choose(of, inside(from.row + step[0], view.grid[0]), inside(from.column + step[1], view.grid[1]));
+  choose(of, inside(from.row + step[1], view.grid[0]), inside(from.column + step[0], view.grid[1]));
 }
 
-part("opacity").addEventListener("input", draw);
+part("opacity").addEventListener("input", redraw);
 window.camapp.onOpened("compare", askWhereStale);
 watch("value", show);
 show();

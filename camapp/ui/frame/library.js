@@ -63,10 +63,71 @@ window.camapp = (() => {
 
   function addColormaps(encoded) {
     for (const [name, text] of Object.entries(encoded)) {
-      colormaps[name] ??= Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+      colormaps[name] ??= bytesOf(text);
     }
     return colormaps;
   }
 
-  return { make, isOpen, open, onOpened, pixelsOf, copy, copyBar, addColormaps, colormaps };
+  const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+
+  function svg(tag, attributes, text) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) if (value !== undefined) node.setAttribute(name, value);
+    if (text !== undefined) node.textContent = text;
+    return node;
+  }
+
+  // What draws, at most once a frame, however often it is asked.
+  function onceAFrame(draw) {
+    let waiting = false;
+    return () => {
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(() => {
+        waiting = false;
+        draw();
+      });
+    };
+  }
+
+  // The pixel of a canvas under the pointer, the canvas being shown at any size.
+  function pixelUnder(event, canvas) {
+    const box = canvas.getBoundingClientRect();
+    const inside = (value, most) => Math.min(most - 1, Math.max(0, Math.floor(value)));
+    return [
+      inside(((event.clientX - box.left) * canvas.width) / box.width, canvas.width),
+      inside(((event.clientY - box.top) * canvas.height) / box.height, canvas.height),
+    ];
+  }
+
+  const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+  // How far an arrow key goes, across and down: with Shift further. Null for other keys.
+  function arrowStep(event, far = 10) {
+    const stride = event.shiftKey ? far : 1;
+    return ARROWS[event.key]?.map((way) => way * stride) ?? null;
+  }
+
+  // A dashed line around what the model saw of a picture, readable on light and dark.
+  function outlineSeen(ink, [left, top, right, bottom]) {
+    const line = Math.max(1, Math.round(Math.min(ink.canvas.width, ink.canvas.height) / 250));
+    ink.lineWidth = line;
+    for (const [color, dashes] of [["#000", []], ["#fff", [6 * line, 6 * line]]]) {
+      ink.strokeStyle = color;
+      ink.setLineDash(dashes);
+      ink.strokeRect(left + line / 2, top + line / 2, right - left - line, bottom - top - line);
+    }
+    ink.setLineDash([]);
+  }
+
+  // The 256 colours on a canvas of 256 × 1.
+  function drawRamp(canvas, colors) {
+    const ink = canvas.getContext("2d");
+    const ramp = ink.createImageData(256, 1);
+    for (let level = 0; level < 256; level++) ramp.data.set([...colors.subarray(level * 3, level * 3 + 3), 255], level * 4);
+    ink.putImageData(ramp, 0, 0);
+  }
+
+  const drawing = { svg, onceAFrame, pixelUnder, arrowStep, outlineSeen, drawRamp };
+  return { make, isOpen, open, onOpened, pixelsOf, copy, copyBar, addColormaps, colormaps, bytesOf, ...drawing };
 })();

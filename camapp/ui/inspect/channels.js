@@ -1,6 +1,6 @@
 // Runs as the body of a function of Gradio's: `props.value` is what channels_of() made. Everything is written as text.
 
-const { make, pixelsOf } = window.camapp;
+const { make, pixelsOf, svg, outlineSeen, drawRamp } = window.camapp;
 const colors = window.camapp.addColormaps(props.colormaps).viridis;
 const root = element.querySelector(".channels");
 const part = (name) => root.querySelector(`.channels-${name}`);
@@ -58,10 +58,7 @@ function drawHead() {
   part("low").textContent = common ? view.common_text[0] : "lowest of each";
   part("high").textContent = common ? view.common_text[1] : "highest of each";
   part("legend").setAttribute("aria-label", `Colours from ${part("low").textContent} to ${part("high").textContent}`);
-  const ink = part("legend").getContext("2d");
-  const ramp = ink.createImageData(256, 1);
-  for (let level = 0; level < 256; level++) paint(ramp.data, level * 4, level);
-  ink.putImageData(ramp, 0, 0);
+  drawRamp(part("legend"), colors);
   part("download-zip").href = `result/${view.token}/channels.zip`;
   part("copy").replaceChildren(window.camapp.copyBar([["Copy link", () => location.href], ...view.copies]));
 }
@@ -159,28 +156,8 @@ function drawOverlay() {
     });
   });
   ink.putImageData(sheet, 0, 0);
-  if (!view.sees_all) drawFrame(ink);
+  if (!view.sees_all) outlineSeen(ink, view.seen);
   part("opacity").querySelector("output").textContent = `${opacity.value}%`;
-}
-
-function drawFrame(ink) {
-  const [left, top, right, bottom] = view.seen;
-  const line = Math.max(1, Math.round(Math.min(view.width, view.height) / 250));
-  const box = [left + line / 2, top + line / 2, right - left - line, bottom - top - line];
-  ink.lineWidth = line;
-  for (const [color, dashes] of [["#000", []], ["#fff", [6 * line, 6 * line]]]) {
-    ink.strokeStyle = color;
-    ink.setLineDash(dashes);
-    ink.strokeRect(...box);
-  }
-  ink.setLineDash([]);
-}
-
-function svg(tag, attributes, text) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
 }
 
 // Counts on a logarithmic scale: after a ReLU one bar holds half of all values.

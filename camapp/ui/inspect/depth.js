@@ -1,6 +1,6 @@
 // Runs as the body of a function of Gradio's: `props.value` is what depth_of() made. Everything is written as text.
 
-const { make } = window.camapp;
+const { make, svg } = window.camapp;
 const root = element.querySelector(".depth");
 const part = (name) => root.querySelector(`.depth-${name}`);
 const chart = part("chart");
@@ -18,13 +18,6 @@ const SIGNS = {
   dead: "M-4-4H4V4H-4Z",
   saturated: "M0-5L5 0L0 5L-5 0Z",
 };
-
-function svg(tag, attributes, text) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
 
 function show() {
   const value = props.value;

@@ -1,0 +1,36 @@
+"""What the scripts of the views share is written once, in library.js."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import camapp.ui
+
+UI = Path(camapp.ui.__file__).parent
+
+# What each shared function is made of, and what uses it instead of its own.
+SHARED = {
+    "createElementNS": "svg",
+    "atob(": "bytesOf",
+    "requestAnimationFrame": "onceAFrame",
+    "createImageData(256": "drawRamp",
+    "ArrowLeft: [": "arrowStep",
+}
+
+
+@pytest.mark.parametrize(
+    "script", sorted(UI.glob("compare/*.js")) + sorted(UI.glob("inspect/*.js")), ids=lambda one: one.name
+)
+def test_no_view_has_its_own_copy_of_what_all_share(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    assert {name for own, name in SHARED.items() if own in text} == set()
+
+
+def test_the_library_has_one_of_each_and_hands_it_out() -> None:
+    text = (UI / "frame" / "library.js").read_text(encoding="utf-8")
+    handed = text.rpartition("const drawing")[2]
+    for own, name in SHARED.items():
+        assert text.count(own) == 1, own
+        assert name in handed
