@@ -7,6 +7,7 @@ import io
 import json
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,17 @@ def opened(open_page: Any, query: str = "", **context: Any) -> Any:
 
 
 def with_cat(page: Any) -> None:
-    page.locator("#samples button[data-sample='chelsea.jpg']").click()
-    done(page)
+    after(page, page.locator("#samples button[data-sample='chelsea.jpg']").click)
+
+
+def after(page: Any, action: Callable[[], Any], layer: str = "bn2") -> None:
+    """Do something that leads to other channels and another chart, and wait for just these."""
+    views = [page.locator(view) for view in (".channels", ".depth")]
+    before = [view.get_attribute("data-token") for view in views]
+    action()
+    for view, token in zip(views, before, strict=True):
+        expect(view).not_to_have_attribute("data-token", token or "", timeout=30_000)
+    done(page, layer)
 
 
 def done(page: Any, layer: str = "bn2") -> None:
@@ -116,16 +126,14 @@ def test_channels_are_those_of_the_library_and_one_lies_on_the_picture(open_page
 def test_a_click_on_a_layer_makes_it_the_layer_of_all_tabs(open_page: Any, model: Any) -> None:
     page = opened(open_page)
     with_cat(page)
-    page.locator(".tree tr[data-name=conv_head] .tree-label").click()
-    done(page, "conv_head")
+    after(page, page.locator(".tree tr[data-name=conv_head] .tree-label").click, "conv_head")
     expect(page.locator("#layers")).to_contain_text("conv_head")
     expect(page.locator(".tree tr[data-name=conv_head]")).to_have_attribute("aria-selected", "true")
     chart = page.locator(".depth-chart")
     chart.focus()
     page.keyboard.press("Home")
     expect(page.locator(".depth-readout")).to_contain_text("conv_stem (Conv2dSame): gradient 1.55, activation 1,100")
-    page.keyboard.press("Enter")
-    done(page, "conv_stem")
+    after(page, lambda: page.keyboard.press("Enter"), "conv_stem")
     expect(page.locator(".depth-verdicts")).to_contain_text("Nothing wrong was found")
     with page.expect_download() as started:
         page.locator(".channels-download-zip").click()
