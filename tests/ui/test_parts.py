@@ -29,6 +29,7 @@ from camapp.ui.explain.choices import Choices, Explained, explain_choices
 from camapp.ui.explain.downloads import keep_explanation
 from camapp.ui.explain.summary import percent
 from camapp.ui.explain.viewer import LONGEST_SIDE, view_of
+from camapp.ui.frame import kept as kept_room
 from camapp.ui.frame import models as pool_room
 from camapp.ui.frame import results as results_room
 from camapp.ui.frame.messages import UNEXPECTED, worded
@@ -212,7 +213,7 @@ def test_results_are_given_up_when_their_pictures_take_too_much_memory(
 def test_results_go_when_their_time_is_over_even_if_nobody_asks_any_more(
     explanation: Explanation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results_room, "KEPT_SECONDS", 0.6)
+    monkeypatch.setattr(kept_room, "KEPT_SECONDS", 0.6)
     results = Results()
     token = keep_explanation(results, explanation)
     assert results.holds(token)

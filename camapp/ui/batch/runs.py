@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,10 +12,12 @@ from camapp.batch.live import Given
 from camapp.batch.live.class_table import TableClasses
 from camapp.errors import UsageError
 from camapp.ui.batch.choices import BatchChoices
-from camapp.ui.environment import KEPT_SECONDS, new_result_folder
+from camapp.ui.environment import new_result_folder
+from camapp.ui.frame.kept import Kept
 from camapp.ui.frame.results import Results
 
 ARCHIVE = "heatmaps.zip"
+GONE = "This batch has expired. Run it again."
 MOST_RUNNING = 4
 MOST_KEPT = 50
 MOST_BYTES_KEPT = 4 * 2**30
@@ -73,7 +74,14 @@ class Runs:
 
     def __init__(self, results: Results) -> None:
         self._results = results
-        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._runs: Kept[Run] = Kept(
+            GONE,
+            size_of=lambda run: run.bytes,
+            most=MOST_KEPT,
+            most_bytes=MOST_BYTES_KEPT,
+            in_use=lambda run: run.running,
+            dropped=Run.remove,
+        )
         self._lock = threading.Lock()
 
     def begin(self, choices: BatchChoices, given: Given, classes: TableClasses | None, owner: str) -> Run:
@@ -83,39 +91,30 @@ class Runs:
             UsageError: too many are running.
         """
         with self._lock:
-            self._make_room()
-            running = sum(one.running for one in self._runs.values())
+            running = sum(one.running for one in self._runs.things())
             if running >= MOST_RUNNING:
                 raise UsageError(f"{running} batches are running already. Try again when one of them is done.")
             run = Run(choices, given, classes, owner, new_result_folder(), "")
             files = [run.archive, *map(run.preview, range(len(given.items)))]
-            run.token = self._results.keep_files({file.name: file for file in files})
-            self._runs[run.token] = run
+            served = {file.name: file for file in files}
+            run.token = self._results.keep_files(served, owner=owner, in_use=lambda: run.running)
+            self._runs.keep(run, owner, token=run.token)
         return run
 
-    def find(self, token: str) -> Run | None:
-        """The run of a token; None where it is no longer kept."""
-        with self._lock:
-            return self._runs.get(token)
+    def find(self, token: str) -> Run:
+        """The run of a token.
+
+        Raises:
+            UsageError: it is no longer kept.
+        """
+        return self._runs.find(token)
 
     def is_running(self, owner: str) -> bool:
         """Whether a batch of somebody's is running."""
-        with self._lock:
-            return any(run.running for run in self._runs.values() if run.owner == owner)
+        return any(run.running for run in self._runs.things() if run.owner == owner)
 
     def stop(self, owner: str) -> None:
         """Stop what is running of somebody's; what is done of it is kept."""
-        with self._lock:
-            for run in self._runs.values():
-                if run.owner == owner:
-                    run.stopping.set()
-
-    def _make_room(self) -> None:
-        """Forget runs past their time, and the oldest while there are too many, with their files."""
-        for token, run in list(self._runs.items()):
-            too_old = time.monotonic() - run.since > KEPT_SECONDS
-            too_many = len(self._runs) >= MOST_KEPT
-            too_large = sum(one.bytes for one in self._runs.values()) > MOST_BYTES_KEPT
-            if not run.running and (too_old or too_many or too_large):
-                del self._runs[token]
-                run.remove()
+        for run in self._runs.things():
+            if run.owner == owner:
+                run.stopping.set()

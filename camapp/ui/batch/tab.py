@@ -176,8 +176,8 @@ class BatchTab(Tab):
         with in_words():
             token, number = sent(event, "run"), sent(event, "number")
             run = self.runs.find(str(token))
-            if run is None or not isinstance(number, int) or not 0 <= number < len(run.given.items):
-                raise UsageError("This batch has expired. Run it again.")
+            if not isinstance(number, int) or not 0 <= number < len(run.given.items):
+                raise UsageError(f"This batch has no picture number {str(number)[:20]}.")
             item = run.given.items[number]
             with Reader() as reader:
                 content = reader.read(item)

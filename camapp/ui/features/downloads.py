@@ -12,28 +12,29 @@ from camapp.features.formats.packed import packed, zipped
 from camapp.features.saved import check_savable
 from camapp.transfer import TrainedProbe
 from camapp.ui.features.extracting import Extraction
+from camapp.ui.features.learnt import Learnt
 from camapp.ui.features.summary_view import download_names
 from camapp.ui.frame.results import Results
 
 
-def keep_features(results: Results, extraction: Extraction) -> str:
-    """Keep the features for download in every format; the token."""
+def keep_features(results: Results, extraction: Extraction, owner: str = "") -> str:
+    """Keep the features of a visitor for download in every format; the token."""
 
     def maker(form: str) -> Callable[[Mapping[str, str]], bytes]:
         return lambda _: packed(extraction.table, form, extraction.stem)[1]
 
     files = {name: maker(form) for form, name in download_names(extraction.stem).items()}
-    return results.keep_files(files, size=extraction.bytes)
+    return results.keep_files(files, size=extraction.bytes, owner=owner)
 
 
-def keep_probe(results: Results, trained: TrainedProbe, stem: str) -> dict[str, Any]:
-    """Keep a classifier and its report for download.
+def keep_probe(results: Results, learnt: Learnt, owner: str = "") -> dict[str, Any]:
+    """Keep the classifier of a visitor, and its report, for download.
 
     Returns:
         ``files``, the token; ``probe`` and ``report``, the names of the files; where the classifier cannot be saved
         there is a ``reason`` in place of its name.
     """
-    probe, report = f"{stem}.camapp", f"{stem}.report.zip"
+    trained, probe, report = learnt.trained, f"{learnt.stem}.camapp", f"{learnt.stem}.report.zip"
     files = {report: lambda _: report_zip(trained), probe: lambda _: probe_file(trained)}
     reason = None
     try:
@@ -42,7 +43,7 @@ def keep_probe(results: Results, trained: TrainedProbe, stem: str) -> dict[str, 
         reason = str(error)
         del files[probe]
     return {
-        "files": results.keep_files(files),
+        "files": results.keep_files(files, size=learnt.bytes, owner=owner),
         "probe": None if reason else probe,
         "report": report,
         "reason": reason,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import gradio as gr
@@ -26,10 +25,11 @@ from camapp.ui.features.extracting import (
     names_to_label,
     train,
 )
-from camapp.ui.features.kept import Kept
+from camapp.ui.features.learnt import Learnt
 from camapp.ui.features.map_view import map_of, map_view
 from camapp.ui.features.probe_view import probe_of, probe_view
 from camapp.ui.features.summary_view import summary_of, summary_view
+from camapp.ui.frame.kept import Kept
 from camapp.ui.frame.messages import owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.picker import Option, picker, picker_value
 from camapp.ui.frame.selection import Update
@@ -55,10 +55,10 @@ class FeaturesTab(Tab):
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
         self._extractions: Kept[Extraction] = Kept(
-            "These features are kept for an hour, and are gone. Extract them again."
+            "These features are kept for an hour, and are gone. Extract them again.", size_of=lambda one: one.bytes
         )
-        self._trained: Kept[tuple[TrainedProbe, Extraction]] = Kept(
-            "This classifier is kept for an hour, and is gone. Train it again."
+        self._learnt: Kept[Learnt] = Kept(
+            "This classifier is kept for an hour, and is gone. Train it again.", size_of=lambda one: one.bytes
         )
 
     def draw_controls(self) -> None:
@@ -149,7 +149,7 @@ class FeaturesTab(Tab):
             message, shown = worded(error)
             yield {**self._nothing(), self.summary: {"error": message}, self.status: status_line("error", message)}
             raise shown from error
-        updates = self._shown(extraction, token, str(given[self.labels] or ""))
+        updates = self._shown(extraction, token, str(given[self.labels] or ""), owner_of(request))
         yield {**updates, self.status: status_line("done", _extracted(extraction))}
 
     def train(self, given: Given, request: gr.Request) -> Iterator[Update]:
@@ -160,7 +160,8 @@ class FeaturesTab(Tab):
             extraction = self._taken(given[self.token], wanted)
             if extraction is None:
                 extraction, token = yield from self._extraction(wanted, request)
-                yield {**self._shown(extraction, token, typed), self.status: status_line("running", "Training…")}
+                shown_now = self._shown(extraction, token, typed, owner_of(request))
+                yield {**shown_now, self.status: status_line("running", "Training…")}
             else:
                 token = given[self.token]
             table = labelled(extraction.table, typed)
@@ -173,8 +174,9 @@ class FeaturesTab(Tab):
             raise shown from error
         report, share = trained.report, float(given[self.share])
         assert report is not None
-        kept = self._trained.keep((trained, extraction))
-        downloads = keep_probe(self.frame.results, trained, extraction.stem)
+        learnt = Learnt(trained, extraction.request.model, extraction.stem)
+        kept = self._learnt.keep(learnt, owner_of(request))
+        downloads = keep_probe(self.frame.results, learnt, owner_of(request))
         right = f"{report.accuracy:.1%} of {report.pictures} test pictures told right"
         yield {
             self.probe: probe_of(trained, extraction, share, kept, downloads),
@@ -185,15 +187,10 @@ class FeaturesTab(Tab):
         """Offer the classifier as a model, choose it, and open the Explain tab."""
         yield {self.status: status_line("running", "Opening the classifier…")}
         try:
-            trained, extraction = self._trained.find(str(sent(event, "token")))
-            pool = self.frame.pool
-
-            def add(_: Any) -> str:
-                # on the twin of the quick lane, so that explaining does not wait for an extraction
-                backbone = pool.load(extraction.request.model)
-                return pool.add(replace(trained, backbone=backbone).model(f"{extraction.stem} classifier"))
-
-            name = yield from self.frame.work.follow(add, self._telling, owner=owner_of(request))
+            learnt, owner = self._learnt.find(str(sent(event, "token"))), owner_of(request)
+            name = yield from self.frame.work.follow(
+                lambda _: learnt.offered(self.frame.pool, owner), self._telling, owner=owner
+            )
             updates = self.frame.selection.switched_to(name)
         except Exception as error:
             message, shown = worded(error)
@@ -227,7 +224,7 @@ class FeaturesTab(Tab):
             owner=owner_of(request),
             slow=True,
         )
-        return extraction, self._extractions.keep(extraction, extraction.bytes)
+        return extraction, self._extractions.keep(extraction, owner_of(request))
 
     def _training(
         self, extraction: Extraction, table: FeatureTable, given: Given, request: gr.Request
@@ -255,9 +252,9 @@ class FeaturesTab(Tab):
         layers, pool = tuple(given[self.layers] or ()), str(given[self.pool])
         return Request(files, str(given[self.frame.selection.model]), layers, pool, bool(given[self.normalize]))
 
-    def _shown(self, extraction: Extraction, token: str, typed: str) -> Update:
+    def _shown(self, extraction: Extraction, token: str, typed: str, owner: str) -> Update:
         """The features on show; where pictures wait for labels, their names stand in the box already."""
-        downloads = keep_features(self.frame.results, extraction)
+        downloads = keep_features(self.frame.results, extraction, owner)
         waiting = extraction.table.labels is None and not has_labels(typed)
         return {
             self.summary: summary_of(extraction, token, downloads),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-import time
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from camapp.cam.suitability import unsuitable_methods
 from camapp.errors import ModelError, did_you_mean
 from camapp.features.saved import SUFFIX
 from camapp.loading import load_model
-from camapp.ui.environment import KEPT_SECONDS
+from camapp.ui.frame.kept import Kept
 
 MOST_LOADED = 3
 MOST_TRAINED = 20
@@ -38,12 +37,6 @@ class _Ready:
     twin: LoadedModel
     layers: list[LayerInfo]
     unsuitable: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Trained:
-    ready: _Ready
-    since: float
 
 
 class ModelPool:
@@ -85,7 +78,11 @@ class ModelPool:
         self.missing = tuple(card for card in cards if card.name not in self._cards)
         self._device = device
         self._loaded: OrderedDict[str, _Ready] = OrderedDict()
-        self._trained: OrderedDict[str, _Trained] = OrderedDict()
+        self._trained: Kept[tuple[_Ready, int]] = Kept(
+            "This classifier is kept for an hour, and is gone. Train it again.",
+            size_of=lambda trained: trained[1],
+            most=MOST_TRAINED,
+        )
         self._lock = threading.Lock()
         self._loading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         if self.default not in self._cards:
@@ -124,20 +121,20 @@ class ModelPool:
         ready = self._get(name)
         return ready.twin if slow else ready.model
 
-    def add(self, model: LoadedModel) -> str:
+    def add(self, model: LoadedModel, owner: str = "", *, size: int = 0) -> str:
         """Offer a classifier that a visitor trained, to those who know its name; it is kept for an hour.
+
+        Args:
+            model: backbone and classifier.
+            owner: whose it is, as ``owner_of`` says.
+            size: bytes that the classifier takes beside its backbone.
 
         Returns:
             The name that nobody guesses.
         """
         name = f"{model.name}-{secrets.token_urlsafe(9)}"
         named = replace(model, card=model.card.model_copy(update={"name": name, "title": model.name}))
-        ready = _ready(named)
-        with self._lock:
-            self._trained[name] = _Trained(ready, time.monotonic())
-            while len(self._trained) > MOST_TRAINED:
-                self._trained.popitem(last=False)
-        return name
+        return self._trained.keep((_ready(named), size), owner, token=name)
 
     def named(self, name: str) -> str:
         """What a model is called in code and commands: a trained one by the file that it is downloaded as."""
@@ -145,7 +142,7 @@ class ModelPool:
 
     def is_loaded(self, name: str) -> bool:
         """Whether the model is ready at once."""
-        return name in self._loaded or name in self._trained
+        return name in self._loaded or self._trained_here(name) is not None
 
     def layers(self, name: str) -> list[LayerInfo]:
         """The layers of a model that have a map, deepest first."""
@@ -187,12 +184,8 @@ class ModelPool:
         return load_model(card, random_weights=self.random_weights, device=self._device, download=False)
 
     def _trained_here(self, name: str) -> _Ready | None:
-        with self._lock:
-            now = time.monotonic()
-            while self._trained and now - next(iter(self._trained.values())).since > KEPT_SECONDS:
-                self._trained.popitem(last=False)
-            kept = self._trained.get(name)
-        return None if kept is None else kept.ready
+        kept = self._trained.get(name)
+        return None if kept is None else kept[0]
 
     def _known(self) -> str:
         return f"Models here: {', '.join(self._cards)}."

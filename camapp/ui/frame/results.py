@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -17,7 +14,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from camapp.errors import CamappError
-from camapp.ui.environment import KEPT_SECONDS
+from camapp.ui.frame.kept import Kept
 
 MOST_KEPT = 200
 MOST_BYTES = 512 * 2**20
@@ -33,22 +30,34 @@ _MEDIA_TYPES = {".png": "image/png", ".json": "application/json", ".zip": "appli
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Result:
     files: Mapping[str, Content]
     label: str
     size: int
-    since: float
+    in_use: Callable[[], bool]
 
 
 class Results:
-    """Files by an unguessable token; the oldest make room for new ones."""
+    """Files by an unguessable token, of all visitors; see ``Kept`` for which go when there is no room."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
+        self._kept: Kept[_Result] = Kept(
+            GONE,
+            size_of=lambda result: result.size,
+            most=MOST_KEPT,
+            most_bytes=MOST_BYTES,
+            in_use=lambda result: result.in_use(),
+        )
 
-    def keep_files(self, files: Mapping[str, Content], label: str = "", *, size: int = 0) -> str:
+    def keep_files(
+        self,
+        files: Mapping[str, Content],
+        label: str = "",
+        *,
+        size: int = 0,
+        owner: str = "",
+        in_use: Callable[[], bool] = lambda: False,
+    ) -> str:
         """Keep files for an hour, or until there are too many.
 
         Args:
@@ -57,32 +66,25 @@ class Results:
                 ``ValueError`` of it is told to the visitor.
             label: what the names of the downloads begin with.
             size: bytes of memory that they hold.
+            owner: whose they are, as ``owner_of`` says.
+            in_use: whether they are still being made, and must stay.
 
         Returns:
             The token.
         """
-        token = secrets.token_urlsafe(16)
         held = size + sum(len(content) for content in files.values() if isinstance(content, bytes))
-        with self._lock:
-            self._kept[token] = _Kept(dict(files), label, held, time.monotonic())
-            self._make_room()
-        return token
+        return self._kept.keep(_Result(dict(files), label, held, in_use), owner)
 
     def holds(self, token: str) -> bool:
         """Whether the files of a token are still kept."""
-        return self._find(token) is not None
+        return self._kept.get(token) is not None
 
     def route(self) -> Route:
         """``GET /result/TOKEN/FILE``: the files of a result."""
         return Route("/result/{token}/{file}", self._answer, methods=["GET"])
 
-    def _find(self, token: str) -> _Kept | None:
-        with self._lock:
-            self._make_room()
-            return self._kept.get(token)
-
     def _answer(self, request: Request) -> Response:
-        kept, file = self._find(request.path_params["token"]), request.path_params["file"]
+        kept, file = self._kept.get(request.path_params["token"]), request.path_params["file"]
         if kept is None:
             return PlainTextResponse(GONE, 404)
         content = kept.files.get(file)
@@ -104,25 +106,3 @@ class Results:
         except (CamappError, ValueError) as error:
             return PlainTextResponse(str(error), 400)
         return Response(made, media_type=media_type, headers=headers)
-
-    def _make_room(self) -> None:
-        """Drop results past their time, and the oldest while there are too many; the newest stays until its time."""
-        total = sum(kept.size for kept in self._kept.values())
-        while self._kept:
-            oldest = next(iter(self._kept.values()))
-            too_old = time.monotonic() - oldest.since > KEPT_SECONDS
-            too_many = len(self._kept) > MOST_KEPT or total > MOST_BYTES
-            if not too_old and not (too_many and len(self._kept) > 1):
-                break
-            self._kept.popitem(last=False)
-            total -= oldest.size
-        if self._kept and self._timer is None:
-            self._timer = threading.Timer(KEPT_SECONDS / 60, self._sweep)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _sweep(self) -> None:
-        """Run every minute while there are results: they go also when nobody asks for anything any more."""
-        with self._lock:
-            self._timer = None
-            self._make_room()

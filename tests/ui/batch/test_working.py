@@ -23,6 +23,8 @@ from camapp.ui.batch.files import NamedFile
 from camapp.ui.batch.runs import Run, Runs
 from camapp.ui.batch.view import counts_text, finished_row, view_of, waiting_rows
 from camapp.ui.batch.working import Finished, work_through
+from camapp.ui.frame import kept as kept_room
+from camapp.ui.frame import results as results_room
 from camapp.ui.frame.results import Results
 from camapp.ui.frame.scheduler import Scheduler
 from tests.networks import Plain
@@ -192,9 +194,30 @@ def test_old_batches_make_room_with_their_files(files: list[NamedFile], monkeypa
     for run in old:
         run.running = False
     new = begun(files, runs)
-    assert runs.find(old[0].token) is None
+    with pytest.raises(UsageError, match="This batch has expired"):
+        runs.find(old[0].token)
     assert not old[0].folder.exists()
     assert runs.find(new.token) is new
+
+
+def test_a_batch_that_runs_keeps_its_token_and_its_files_however_much_comes_and_goes(
+    files: list[NamedFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_room, "MOST_KEPT", 3)
+    results = Results()
+    runs = Runs(results)
+    run = begun(files, runs)
+    for _ in range(10):
+        results.keep_files({"a.txt": b"a"})
+    now = kept_room.time.monotonic()
+    monkeypatch.setattr(kept_room.time, "monotonic", lambda: now + kept_room.KEPT_SECONDS + 5)
+    assert results.holds(run.token)
+    assert runs.find(run.token) is run
+    assert run.folder.is_dir()
+    run.running = False
+    assert not results.holds(run.token)
+    assert not runs.is_running("me")
+    assert not run.folder.exists()
 
 
 def test_a_row_says_what_became_of_a_file(tiny: Any, files: list[NamedFile]) -> None:

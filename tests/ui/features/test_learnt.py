@@ -1,0 +1,73 @@
+"""A classifier as it is kept: counted in bytes, without what it was made of, and offered once however often opened."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from camapp.features.table import FeatureTable
+from camapp.transfer import train_probe
+from camapp.ui.features import extracting
+from camapp.ui.features.downloads import keep_probe
+from camapp.ui.features.learnt import Learnt
+from camapp.ui.frame.kept import Kept
+from camapp.ui.frame.models import ModelPool
+from camapp.ui.frame.results import Results
+from tests.ui.features.made import coloured_zip
+
+
+@pytest.fixture(scope="module")
+def pool() -> ModelPool:
+    return ModelPool(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def table(pool: ModelPool, tmp_path_factory: pytest.TempPathFactory) -> FeatureTable:
+    archive = coloured_zip(tmp_path_factory.mktemp("learnt") / "colours.zip", 3)
+    request = extracting.Request((str(archive),), pool.default)
+    return extracting.extract(pool, request, progress=lambda *_: None, cancel=lambda: False).table
+
+
+def learnt(pool: ModelPool, table: FeatureTable, kind: str = "linear") -> Learnt:
+    return Learnt(train_probe(pool.load(pool.default, slow=True), table, kind=kind), pool.default, "colours")
+
+
+def test_it_counts_the_tensors_of_the_classifier(pool: ModelPool, table: FeatureTable) -> None:
+    linear, neighbours = learnt(pool, table), learnt(pool, table, "knn")
+    confusion = 3 * 3 * 8
+    assert linear.bytes == 4 * (3 * 1280 + 3) + confusion
+    kept = len(neighbours.trained.trained_on)
+    assert neighbours.bytes == kept * (4 * 1280 + 8) + confusion
+
+
+def test_what_is_kept_of_it_has_a_size_and_holds_no_features(pool: ModelPool, table: FeatureTable) -> None:
+    copy = FeatureTable(table.names, dict(table.features), table.info, table.labels, table.provenance)
+    one, alive = learnt(pool, copy, "knn"), weakref.ref(copy)
+    results = Results()
+    downloads = keep_probe(results, one, "me")
+    del copy
+    gc.collect()
+    assert alive() is None
+    assert sum(result.size for result in results._kept.things()) == one.bytes > 4 * 1280
+    assert downloads["probe"] == "colours.camapp"
+
+
+def test_however_often_it_is_opened_one_model_is_offered(pool: ModelPool, table: FeatureTable) -> None:
+    one, other = learnt(pool, table), learnt(pool, table)
+    names = {one.offered(pool, "me") for _ in range(3)}
+    assert len(names) == 1
+    assert len(pool._trained) == 1
+    assert pool.labels(names.pop()) == ("blue", "green", "red")
+    assert other.offered(pool, "me") != one.offered(pool, "me")
+
+
+def test_a_model_that_made_room_is_offered_anew(
+    pool: ModelPool, table: FeatureTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = learnt(pool, table)
+    first = one.offered(pool, "me")
+    monkeypatch.setattr(pool, "_trained", Kept("gone"))
+    assert one.offered(pool, "me") != first
+    assert pool.is_loaded(one.offered(pool, "me"))
