@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
@@ -24,7 +25,7 @@ def add_batch_api(frame: Frame, runs: Runs) -> None:
 
     def batch(
         files: list[NamedFile], model: str, layer: str, method: str, target: str, request: gr.Request
-    ) -> tuple[str, list[dict[str, Any]]]:
+    ) -> Iterator[tuple[str | None, list[dict[str, Any]]]]:
         """Show where a model looks in many pictures.
 
         Args:
@@ -38,7 +39,7 @@ def add_batch_api(frame: Frame, runs: Runs) -> None:
         Returns:
             A .zip with overlays, heatmaps, raw maps, results.csv and settings.json; and a row for each file: name,
             status ("done", "failed", or "left" where the time was over), reason, label, index, probability, logit,
-            layer, method, seconds, files in the archive.
+            layer, method, seconds, files in the archive. While it runs there is no archive, and rows of what is done.
         """
         choices = BatchChoices(files, model, [layer] if layer else [], method, target)
         owner = owner_of(request)
@@ -47,16 +48,21 @@ def add_batch_api(frame: Frame, runs: Runs) -> None:
         def finished(one: Finished) -> None:
             records.append(one.record)
 
+        def so_far(*_: object) -> tuple[None, list[dict[str, Any]]]:
+            return None, list(records)
+
         with in_words():
             given = choices.given()
             run = runs.begin(choices, given, None, owner)
             try:
-                explained_by = frame.work.run(lambda task: choices.explainer(frame.pool, None), owner=owner, slow=True)
-                for _ in work_through(run, explained_by, frame.work, lambda number, text: None, finished):
-                    pass
+                # a generator all the way: Gradio closes it where the caller is gone, and so the work
+                explained_by = yield from frame.work.follow(
+                    lambda task: choices.explainer(frame.pool, None), so_far, owner=owner, slow=True
+                )
+                yield from work_through(run, explained_by, frame.work, so_far, finished)
             finally:
                 run.running = False
-        return str(run.archive), records
+        yield str(run.archive), records
 
     with gr.Row(visible=False):
         inputs = [

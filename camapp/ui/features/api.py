@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import gradio as gr
 
 from camapp.features.formats.packed import check_packable, packed
 from camapp.ui.environment import new_result_folder
+from camapp.ui.features.deadline import Deadline
 from camapp.ui.features.downloads import probe_file
 from camapp.ui.features.extracting import Request, as_layers, checked_request, extract, labelled, train
 from camapp.ui.frame.messages import in_words, owner_of
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Scheduler
 from camapp.ui.frame.uploads import uploaded
+
+# A file, and what is told of it. Both events are generators: Gradio closes one whose caller is gone, and so its work.
+Answer: TypeAlias = tuple[str | None, dict[str, Any]]
 
 
 def add_api(pool: ModelPool, work: Scheduler) -> None:
@@ -28,7 +33,7 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
         normalize: bool,
         format: str,
         request: gr.Request,
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> Iterator[Answer]:
         """Take the features of pictures out of a backbone.
 
         Args:
@@ -42,12 +47,14 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
 
         Returns:
             The file, a .zip where the format is of several files; and a summary: pictures, classes, layers, failures.
+            While it runs there is no file, and the summary says how far it is.
         """
         with in_words():
             check_packable(format)
             wanted = _request(pool, files, model, layers, pooling, normalize)
-            found = work.run(
+            found = yield from work.follow(
                 lambda task: extract(pool, wanted, progress=task.progress, cancel=task.cancelled),
+                _telling,
                 owner=owner_of(request),
                 slow=True,
             )
@@ -61,7 +68,7 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
                 "layers": {layer: info.to_dict() for layer, info in table.info.items()},
                 "failures": [{"input": name, "error": reason} for name, reason in table.failures],
             }
-            return str(path), facts
+            yield str(path), facts
 
     def train_probe(
         files: list[str],
@@ -73,7 +80,7 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
         test_share: float,
         labels: str,
         request: gr.Request,
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> Iterator[Answer]:
         """Train a classifier on the features of labelled pictures.
 
         Args:
@@ -88,22 +95,24 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             request: who asks, for the fairness of the queue.
 
         Returns:
-            The classifier (.camapp), which camapp.load_model opens; and its report.
+            The classifier (.camapp), which camapp.load_model opens; and its report. While it runs there is no
+            classifier, and the report says how far it is.
         """
         with in_words():
             wanted = _request(pool, files, model, layers, pooling, normalize)
 
             def learn(task: Any) -> Any:
-                found = extract(pool, wanted, progress=task.progress, cancel=task.cancelled)
-                slow, table = pool.load(wanted.model, slow=True), labelled(found.table, labels or "")
-                return train(slow, table, kind, test_share, cancel=task.cancelled), found
+                with Deadline(task.cancelled) as in_time:  # for both together
+                    found = extract(pool, wanted, progress=task.progress, cancel=in_time)
+                    slow, table = pool.load(wanted.model, slow=True), labelled(found.table, labels or "")
+                    return train(slow, table, kind, test_share, cancel=in_time), found
 
-            trained, found = work.run(learn, owner=owner_of(request), slow=True)
+            trained, found = yield from work.follow(learn, _telling, owner=owner_of(request), slow=True)
             path = new_result_folder() / f"{found.stem}.camapp"
             path.write_bytes(probe_file(trained))
             report = json.loads(json.dumps(trained.report.to_dict()))
             failures = [{"input": name, "error": reason} for name, reason in found.table.failures]
-            return str(path), {**report, "trained_on": len(trained.trained_on), "failures": failures}
+            yield str(path), {**report, "trained_on": len(trained.trained_on), "failures": failures}
 
     with gr.Row(visible=False):
         files = gr.File(file_count="multiple", type="filepath", label="Files")
@@ -125,6 +134,10 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             gr.Textbox("", label="Labels"),
         ]
         gr.Button("Probe").click(train_probe, [*shared, *learning], outputs, api_name="probe", concurrency_limit=None)
+
+
+def _telling(text: str) -> Answer:
+    return None, {"status": text}
 
 
 def _request(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from camapp.transfer import TrainedProbe, extract_features, train_probe
 from camapp.transfer.extraction import counting
 from camapp.transfer.typed_labels import with_typed_labels
 from camapp.ui.environment import private_folder
+from camapp.ui.features.deadline import Deadline
 from camapp.ui.frame.models import ModelPool
 
 MOST_LAYERS = 8
@@ -108,22 +108,27 @@ def checked_request(pool: ModelPool, request: Request) -> Request:
     return request
 
 
-def extract(pool: ModelPool, request: Request, *, progress: Callable[[int, int], None], cancel: Any) -> Extraction:
+def extract(
+    pool: ModelPool, request: Request, *, progress: Callable[[int, int], None], cancel: Callable[[], bool]
+) -> Extraction:
     """Take features of uploads, and look at them.
 
     Args:
         pool: the models on offer.
         request: what is wanted.
         progress: called with the pictures done and their number.
-        cancel: as for ``extract_features``.
+        cancel: whether nobody waits any more.
 
     Raises:
-        CamappError: what is wrong with the request, or the pictures.
+        CamappError: what is wrong with the request, or the pictures; or that the time is over.
     """
     start = time.perf_counter()
     request = checked_request(pool, request)
     model = pool.load(request.model, slow=True)
-    with tempfile.TemporaryDirectory(dir=private_folder(), prefix="pictures-") as folder:
+    with (
+        tempfile.TemporaryDirectory(dir=private_folder(), prefix="pictures-") as folder,
+        Deadline(cancel) as in_time,
+    ):
         gathered = gather(request.files, folder)
         table = extract_features(
             model,
@@ -134,7 +139,7 @@ def extract(pool: ModelPool, request: Request, *, progress: Callable[[int, int],
             batch_size=_BATCH,
             max_bytes=MOST_BYTES,
             progress=counting(progress),
-            cancel=cancel,
+            cancel=in_time,
         )
         by_name = {one.name: one for one in gathered.pictures}
         thumbnails = read_thumbnails([by_name[name] for name in table.names])
@@ -174,7 +179,14 @@ def names_to_label(table: FeatureTable) -> str:
     return "\n".join(f"{_quoted(name)}," for name in table.names)
 
 
-def train(model: LoadedModel, table: FeatureTable, kind: str, test_share: float, *, cancel: Any = None) -> TrainedProbe:
+def train(
+    model: LoadedModel,
+    table: FeatureTable,
+    kind: str,
+    test_share: float,
+    *,
+    cancel: Callable[[], bool] = lambda: False,
+) -> TrainedProbe:
     """Train a classifier on labelled features.
 
     Args:
@@ -182,15 +194,16 @@ def train(model: LoadedModel, table: FeatureTable, kind: str, test_share: float,
         table: with labels.
         kind: of probe.
         test_share: of the pictures kept apart, 0.1 to 0.5.
-        cancel: as for ``train_probe``.
+        cancel: whether nobody waits any more.
 
     Raises:
-        UsageError: a kind or a share that cannot be meant, one class only, or a class of one picture.
+        UsageError: a kind or a share that cannot be meant, one class only, a class of one picture, or the time is over.
     """
     check_settings(kind, {})
     if isinstance(test_share, bool) or not isinstance(test_share, int | float) or not 0.1 <= test_share <= 0.5:
         raise UsageError(f"The test share is {str(test_share)[:20]}; it is from 0.1 to 0.5, such as 0.25.")
-    return train_probe(model, table, kind=kind, test_share=float(test_share), cancel=cancel)
+    with Deadline(cancel) as in_time:
+        return train_probe(model, table, kind=kind, test_share=float(test_share), cancel=in_time)
 
 
 def as_layers(layers: Sequence[str] | str | None) -> tuple[str, ...]:
