@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from camapp.batch.jobs.map_files import OUTPUTS
+from camapp.ui.frame.calls import CalledModel, here
 
 ARCHIVE, FOLDER = "heatmaps.zip", "heatmaps"
 
 
 def python_call(
     files: Sequence[str],
-    model: str,
+    model: CalledModel,
     method: str,
     layers: Sequence[str],
     targets: int | str | Mapping[str, int | str] | None,
@@ -22,7 +23,7 @@ def python_call(
 
     Args:
         files: their names.
-        model: the model's name.
+        model: how the model is called.
         method: the method's name.
         layers: those named; none for the method's own.
         targets: the class for all, or each picture's own by its name; None for the likeliest.
@@ -35,9 +36,10 @@ def python_call(
     if targets is not None:
         options.append(f"targets={dict(targets) if isinstance(targets, Mapping) else targets!r}")
     wanted = "" if tuple(outputs) == OUTPUTS else f", outputs={list(outputs)!r}"
+    imported = "import camapp\n" if model.random_weights else ""
     return (
-        "from camapp.batch.live import ResultsArchive, explain_each\n\n"
-        f"outcomes = explain_each({model!r}, {source!r}, {', '.join(options)})\n"
+        f"{imported}from camapp.batch.live import ResultsArchive, explain_each\n\n{model.hint}"
+        f"outcomes = explain_each({model.python}, {source!r}, {', '.join(options)})\n"
         f"with ResultsArchive({ARCHIVE!r}{wanted}) as archive:\n"
         "    for outcome in outcomes:\n"
         "        archive.add(outcome)\n"
@@ -46,7 +48,7 @@ def python_call(
 
 def shell_call(
     files: Sequence[str],
-    model: str,
+    model: CalledModel,
     method: str,
     layers: Sequence[str],
     target: int | str | None,
@@ -57,7 +59,7 @@ def shell_call(
 
     Args:
         files: their names.
-        model: the model's name.
+        model: how the model is called.
         method: the method's name.
         layers: those named; none for the method's own.
         target: the class for all; None for the likeliest.
@@ -65,8 +67,7 @@ def shell_call(
         table: name, column of files and column of classes of a table, which is the source then.
     """
     sources = [table[0]] if table else list(files)
-    words = ["camapp", "heatmaps", *(f"./{name}" if name.startswith("-") else name for name in sources), FOLDER]
-    words += ["--model", model, "--method", method]
+    words = ["camapp", "heatmaps", *map(here, sources), FOLDER, *model.words, "--method", method]
     words += [word for name in layers for word in ("--layer", name)]
     if table:
         words += ["--target", "column", "--path-column", table[1], "--target-column", table[2]]

@@ -23,6 +23,7 @@ from camapp.ui.batch.runs import Run, Runs
 from camapp.ui.batch.view import Row, batch_view, finished_row, table_notes, view_of, waiting_rows
 from camapp.ui.batch.working import Finished, work_through
 from camapp.ui.environment import new_result_folder
+from camapp.ui.frame.calls import CalledModel
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.selection import TOP_PREDICTION, Update
 from camapp.ui.frame.tab import Frame, Tab
@@ -218,7 +219,7 @@ class _Shown:
         where = " + ".join(choices.layers) or "recommended layer" if explainer.takes_layer else "the whole network"
         self._what = " · ".join([model.card.title, explainer.title, where, named])
         files = [file.name for file in choices.files]
-        given = (model.name, settings["method"], layers)
+        given = (CalledModel.of(model), settings["method"], layers)
         python = python_call(files, *given, targets, choices.checked_outputs())
         table = None
         if classes is not None and choices.table is not None:

@@ -5,41 +5,40 @@ from __future__ import annotations
 import shlex
 
 from camapp.ui.features.extracting import Request
+from camapp.ui.frame.calls import CalledModel, here
 
 
-def extract_code(request: Request, source: str) -> dict[str, str]:
+def extract_code(request: Request, model: CalledModel, source: str) -> dict[str, str]:
     """How to take the same features without the page.
 
     Args:
         request: what was wanted.
+        model: that took them.
         source: what the folder of the pictures is called.
     """
     out = f"{source}.parquet"
     python = (
-        "import camapp\n\n"
-        f"table = camapp.extract_features(\n    {request.model!r}, {source!r}, layers={list(request.layers)!r}, "
+        f"import camapp\n\n{model.hint}"
+        f"table = camapp.extract_features(\n    {model.python}, {source!r}, layers={list(request.layers)!r}, "
         f"pool={request.pool!r}, normalize={request.normalize}\n)\ntable.save({out!r})\n"
     )
-    return {"python": python, "command": _shell("camapp features", source, out, *_options(request))}
+    words = ["camapp", "features", here(source), here(out), *_options(request, model)]
+    return {"python": python, "command": shlex.join(words)}
 
 
-def train_code(request: Request, source: str, kind: str, test_share: float) -> dict[str, str]:
+def train_code(request: Request, model: CalledModel, source: str, kind: str, test_share: float) -> dict[str, str]:
     """How to train the same classifier without the page; its pictures lie in one folder a class."""
     out = f"{source}.camapp"
     python = (
-        "import camapp\n\n"
-        f"trained = camapp.train_probe(\n    {request.model!r}, {source!r}, layers={list(request.layers)!r}, "
+        f"import camapp\n\n{model.hint}"
+        f"trained = camapp.train_probe(\n    {model.python}, {source!r}, layers={list(request.layers)!r}, "
         f"pool={request.pool!r}, normalize={request.normalize}, kind={kind!r}, test_share={test_share}\n)\n"
         f"print(trained.report.to_markdown())\ntrained.save({out!r})\n"
     )
-    options = [*_options(request), "--kind", kind, "--test-share", str(test_share), "--out", out]
-    return {"python": python, "command": _shell("camapp probe", source, *options)}
+    words = ["camapp", "probe", here(source), *_options(request, model), "--kind", kind]
+    return {"python": python, "command": shlex.join([*words, "--test-share", str(test_share), "--out", here(out)])}
 
 
-def _options(request: Request) -> list[str]:
-    options = ["--model", request.model, "--layers", ",".join(request.layers), "--pool", request.pool]
+def _options(request: Request, model: CalledModel) -> list[str]:
+    options = [*model.words, "--layers", ",".join(request.layers), "--pool", request.pool]
     return [*options, "--normalize"] if request.normalize else options
-
-
-def _shell(command: str, *words: str) -> str:
-    return " ".join([command, *map(shlex.quote, words)])

@@ -24,6 +24,7 @@ from camapp.transfer.extraction import counting
 from camapp.transfer.typed_labels import with_typed_labels
 from camapp.ui.environment import private_folder
 from camapp.ui.features.deadline import Deadline
+from camapp.ui.frame.calls import CalledModel
 from camapp.ui.frame.models import ModelPool
 
 MOST_LAYERS = 8
@@ -70,6 +71,7 @@ class Extraction:
         thumbnails: of each row of the table; None where there is none.
         stem: what files of it are called.
         seconds: that it took.
+        model: that took them, as calls name it.
     """
 
     request: Request
@@ -78,6 +80,7 @@ class Extraction:
     thumbnails: list[np.ndarray | None]
     stem: str
     seconds: float
+    model: CalledModel
 
     @property
     def bytes(self) -> int:
@@ -146,7 +149,8 @@ def extract(
     table = _with_failures(table, gathered.failures)
     overviews = {layer: overview(table.flat(layer)) for layer in table.layers}
     stem = safe_stem(Path(request.files[0]).name) if len(request.files) == 1 else "pictures"
-    return Extraction(request, table, overviews, thumbnails, stem, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return Extraction(request, table, overviews, thumbnails, stem, seconds, CalledModel.of(model))
 
 
 def labelled(table: FeatureTable, typed: str) -> FeatureTable:

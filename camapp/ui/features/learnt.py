@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from camapp.features.saved import SUFFIX
 from camapp.transfer import TrainedProbe
 from camapp.ui.frame.models import ModelPool
 
@@ -35,5 +36,6 @@ class Learnt:
         if not pool.is_loaded(self._name):
             # on the twin of the quick lane, so that explaining does not wait for an extraction
             quick = replace(self.trained, backbone=pool.load(self.model))
-            self._name = pool.add(quick.model(f"{self.stem} classifier"), owner, size=self.bytes)
+            model, file = quick.model(f"{self.stem} classifier"), f"{self.stem}{SUFFIX}"
+            self._name = pool.add(model, file, owner, size=self.bytes)
         return self._name

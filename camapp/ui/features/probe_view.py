@@ -77,7 +77,7 @@ def probe_of(
         ],
         "more": len(report.misclassified) - len(wrong),
         "sprite": sprite_of([extraction.thumbnails[row_of[one.name]] for one in wrong]),
-        "code": train_code(extraction.request, extraction.stem, trained.probe.kind, test_share),
+        "code": train_code(extraction.request, extraction.model, extraction.stem, trained.probe.kind, test_share),
         "downloads": downloads,
         "token": token,
     }

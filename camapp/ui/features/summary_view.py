@@ -61,7 +61,7 @@ def summary_of(extraction: Extraction, token: str, downloads: str) -> dict[str, 
     names = download_names(extraction.stem)
     return {
         "title": _title(len(table), None if table.labels is None else len(table.classes)),
-        "model": extraction.request.model,
+        "model": extraction.model.name,
         "seconds": f"{extraction.seconds:.1f} s",
         "layers": [_layer(extraction, name, info) for name, info in table.info.items()],
         "failures": [list(one) for one in table.failures],
@@ -69,7 +69,7 @@ def summary_of(extraction: Extraction, token: str, downloads: str) -> dict[str, 
             {"format": name, "title": title, "file": names[name], "missing": missing_for(name)}
             for name, title in FORMAT_TITLES.items()
         ],
-        "code": extract_code(extraction.request, extraction.stem),
+        "code": extract_code(extraction.request, extraction.model, extraction.stem),
         "files": downloads,
         "token": token,
     }

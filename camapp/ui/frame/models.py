@@ -121,11 +121,12 @@ class ModelPool:
         ready = self._get(name)
         return ready.twin if slow else ready.model
 
-    def add(self, model: LoadedModel, owner: str = "", *, size: int = 0) -> str:
+    def add(self, model: LoadedModel, file: str, owner: str = "", *, size: int = 0) -> str:
         """Offer a classifier that a visitor trained, to those who know its name; it is kept for an hour.
 
         Args:
             model: backbone and classifier.
+            file: what its file is called: results and calls name it so, for the name below is nobody else's business.
             owner: whose it is, as ``owner_of`` says.
             size: bytes that the classifier takes beside its backbone.
 
@@ -133,7 +134,7 @@ class ModelPool:
             The name that nobody guesses.
         """
         name = f"{model.name}-{secrets.token_urlsafe(9)}"
-        named = replace(model, card=model.card.model_copy(update={"name": name, "title": model.name}))
+        named = replace(model, card=model.card.model_copy(update={"name": file, "title": model.name}))
         return self._trained.keep((_ready(named), size), owner, token=name)
 
     def named(self, name: str) -> str:

@@ -12,8 +12,9 @@ from PIL import Image
 
 from camapp.cli import app
 from camapp.ui.batch.calls import python_call, shell_call
+from camapp.ui.frame.calls import CalledModel
 
-MODEL = "efficientnet_lite0"
+MODEL = CalledModel("efficientnet_lite0")
 NAMES = ["it's; $(touch gone).png", "-v.png", 'two "words".png']
 
 
@@ -55,3 +56,15 @@ def test_with_a_table_the_command_reads_its_columns(folder: Path, monkeypatch: p
     words = shlex.split(shell_call([NAMES[1]], MODEL, "gradcam", [], None, ["raw"], table))
     app([*words[1:], "--device", "cpu"], standalone_mode=False)
     assert [path.name for path in Path("heatmaps/raw").iterdir()] == ["-v.npy"]
+
+
+def test_random_weights_and_classifiers_are_named_so_that_the_calls_run() -> None:
+    untrained = CalledModel("efficientnet_lite0", random_weights=True)
+    python = python_call(["a.png"], untrained, "gradcam", [], None, ["raw"])
+    assert "import camapp\n" in python
+    assert "explain_each(camapp.load_model('efficientnet_lite0', random_weights=True), 'a.png'" in python
+    assert "--random-weights" in shlex.split(shell_call(["a.png"], untrained, "gradcam", [], None, ["raw"]))
+    classifier = CalledModel("-colours.camapp")
+    assert "download it from the Features tab" in python_call(["a.png"], classifier, "gradcam", [], None, ["raw"])
+    words = shlex.split(shell_call(["a.png"], classifier, "gradcam", [], None, ["raw"]))
+    assert words[words.index("--model") + 1] == "./-colours.camapp"

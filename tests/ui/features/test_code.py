@@ -16,10 +16,12 @@ from camapp.features.formats import load_features
 from camapp.features.table import FeatureTable
 from camapp.ui.features.code import extract_code, train_code
 from camapp.ui.features.extracting import Request
+from camapp.ui.frame.calls import CalledModel
 from tests.ui.features.made import coloured_zip
 
 REQUEST = Request(("x.zip",), "efficientnet_lite0", ("penultimate", "last"), "max", True)
-SOURCE = "it's set"
+MODEL = CalledModel("efficientnet_lite0")
+SOURCE = "-it's set"
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def in_shell(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_features_by_python_and_by_shell_are_those_wanted(
     folder: Path, expected: FeatureTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = extract_code(REQUEST, SOURCE)
+    code = extract_code(REQUEST, MODEL, SOURCE)
     exec(compile(code["python"], "copied.py", "exec"), {})
     by_python = load_features(folder / f"{SOURCE}.parquet")
     (folder / f"{SOURCE}.parquet").unlink()
@@ -63,10 +65,17 @@ def test_features_by_python_and_by_shell_are_those_wanted(
 
 
 def test_a_classifier_by_python_and_by_shell_is_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = train_code(REQUEST, SOURCE, "ridge", 0.4)
+    code = train_code(REQUEST, MODEL, SOURCE, "ridge", 0.4)
     exec(compile(code["python"], "copied.py", "exec"), {})
     path = folder / f"{SOURCE}.camapp"
     by_python = path.read_bytes()
     path.unlink()
     in_shell(code["command"], monkeypatch)
     assert path.read_bytes() == by_python
+
+
+def test_random_weights_are_told_in_both_calls() -> None:
+    untrained = CalledModel("efficientnet_lite0", random_weights=True)
+    for code in (extract_code(REQUEST, untrained, "set"), train_code(REQUEST, untrained, "set", "knn", 0.25)):
+        assert "camapp.load_model('efficientnet_lite0', random_weights=True)" in code["python"]
+        assert "--random-weights" in shlex.split(code["command"])

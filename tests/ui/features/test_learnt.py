@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
 import weakref
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from camapp.transfer import train_probe
 from camapp.ui.features import extracting
 from camapp.ui.features.downloads import keep_probe
 from camapp.ui.features.learnt import Learnt
+from camapp.ui.features.summary_view import summary_of
 from camapp.ui.frame.kept import Kept
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.results import Results
@@ -71,3 +74,18 @@ def test_a_model_that_made_room_is_offered_anew(
     monkeypatch.setattr(pool, "_trained", Kept("gone"))
     assert one.offered(pool, "me") != first
     assert pool.is_loaded(one.offered(pool, "me"))
+
+
+def test_the_name_that_nobody_guesses_stands_in_no_call_and_no_result(
+    pool: ModelPool, table: FeatureTable, tmp_path: Path
+) -> None:
+    name = learnt(pool, table).offered(pool, "me")
+    request = extracting.Request((str(coloured_zip(tmp_path / "more.zip", 2)),), name)
+    found = extracting.extract(pool, request, progress=lambda *_: None, cancel=lambda: False)
+    assert "colours.camapp" in found.model.hint
+    assert found.table.provenance["model"] == "colours.camapp"
+    summary = summary_of(found, "token", "files")
+    secret = name.removeprefix("colours classifier-")
+    assert secret not in json.dumps([summary, found.table.provenance])
+    assert "'colours.camapp'" in summary["code"]["python"]
+    assert "--model colours.camapp " in summary["code"]["command"]
