@@ -137,6 +137,7 @@ def serve(
         CamappError: as for ``build``; the port is taken; or the file of passwords cannot be used.
     """
     passwords = None if auth_file is None else Passwords.from_file(auth_file)
+    print(f"camapp: loading {model}…", flush=True)
     page = build(models=models, model=model, random_weights=random_weights, device=device, max_queue=max_queue)
     page.launch(
         server_name=host,

@@ -18,7 +18,7 @@ from camapp.ui.app import mount
 app = FastAPI()
 app.get("/hello")(lambda: "of the other application")
 mount(app, "/maps/")
-uvicorn.run(app, port={port}, log_level="warning")
+uvicorn.run(app, port={port}, log_level="warning", timeout_graceful_shutdown=2)
 """
 
 

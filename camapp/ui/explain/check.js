@@ -53,7 +53,7 @@ function show() {
   if (value.ready === false) return;
   root.append(make("h2", {}, "Can the map be trusted?"));
   if (value.panels) {
-    root.append(make("p", { class: "check-verdict" }, `${value.label}: ${value.verdict}`));
+    root.append(make("p", { class: "check-verdict" }, `The map of ${value.label}. ${value.verdict}`));
     root.append(make("div", { class: "check-charts" }, ...value.panels.map((panel) => chart(panel, value.shares))));
     const key = make("p", { class: "check-key" }, make("span", { class: "check-swatch" }), "this map");
     key.append(make("span", { class: "check-swatch check-swatch-random" }), "random maps");
@@ -64,7 +64,11 @@ function show() {
   const words = "Take away what the map marks, then show only that, and see how the probability moves, beside random maps. Takes some seconds.";
   root.append(make("p", {}, value.error ?? words));
   const button = make("button", { type: "button", class: "check-start" }, value.error ? "Check again" : "Check this map");
-  button.addEventListener("click", () => trigger("start"));
+  button.addEventListener("click", () => {
+    button.disabled = true;
+    button.textContent = "Checking…";
+    trigger("start");
+  });
   root.append(button);
   root.dataset.state = value.error ? "error" : "ready";
 }

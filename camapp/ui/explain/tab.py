@@ -116,12 +116,13 @@ class ExplainTab(Tab):
             selection.target.input,
         ]
         gr.on(
-            [*triggers, self.rival.input, self.fit.input, self.sign.input, trigger_of(self.viewer, "wanted")],
+            [*triggers, self.rival.input, self.fit.input, self.sign.input],
             self.explain_again,
             chosen,
             shown,
             **latest,
         )
+        self.viewer.wanted(self.explain_once_opened, chosen, shown, **latest)
         selection.picture.upload(self.explain_new, chosen, [*shown, *targets], **latest)
         picked = selection.samples.pick(
             self.pick_sample, None, [selection.picture, self.status], api_visibility="private", show_progress="hidden"
@@ -142,6 +143,13 @@ class ExplainTab(Tab):
             yield {self.viewer: STALE}
             return
         yield from self._steps(self._choices(given), request)
+
+    def explain_once_opened(self, given: Given, request: gr.Request) -> Iterator[Update]:
+        """Explain what another tab or an address selected; without a picture there is nothing to complain of."""
+        if given[self.frame.selection.picture] is None:
+            yield {self.viewer: None, self.status: status_line("ready")}
+            return
+        yield from self.explain_again(given, request)
 
     def explain_new(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Explain a new picture: its own top prediction, not a class that was chosen for the one before."""

@@ -28,7 +28,7 @@ async function show() {
     canvas.setAttribute("aria-label", "No heatmap yet");
     canvas.width = canvas.height = 1;
     delete root.dataset.token;
-    if (value?.stale && window.camapp.isOpen("explain")) trigger("wanted");
+    if (value?.stale) askAgain();
     return;
   }
   const [width, height] = value.size;
@@ -44,6 +44,11 @@ async function show() {
   drawModes();
   showMap(value.maps.length - 1); // of two classes, what sets them apart
   root.dataset.token = value.token; // last: what is on show is this result
+}
+
+// Gradio 6.31 sets the values of one answer one after the other: the model may come after this one.
+function askAgain() {
+  setTimeout(() => props.value?.stale && window.camapp.isOpen("explain") && trigger("wanted"), 60);
 }
 
 // Buttons for class A, class B and their difference, where there are two.
@@ -231,7 +236,7 @@ if (props.choices.includes(asked.get("colors"))) knobs.colors.value = asked.get(
 for (const [name, knob] of Object.entries(knobs)) {
   if (name !== "split") knob.addEventListener("change", () => window.camapp.address({ [name]: knob.value }));
 }
-window.camapp.onOpened("explain", () => props.value?.stale && trigger("wanted"));
+window.camapp.onOpened("explain", askAgain);
 
 part("large").addEventListener("click", () => {
   if (document.fullscreenElement) document.exitFullscreen();
