@@ -8,6 +8,8 @@ from collections import defaultdict
 from camapp.errors import UsageError, did_you_mean
 from camapp.features.table import FeatureTable
 
+# A label is read on a button, in a table's head and in a legend.
+LONGEST_LABEL = 60
 # How many names a message tells.
 _TOLD = 3
 
@@ -27,8 +29,8 @@ def with_typed_labels(table: FeatureTable, text: str) -> FeatureTable:
         The table of those pictures, in its order.
 
     Raises:
-        UsageError: no label at all, a name that no picture or several have, two labels for one picture, or, without
-            names, another number of labels than of pictures.
+        UsageError: no label at all, one that is too long, a name that no picture or several have, two labels for one
+            picture, or, without names, another number of labels than of pictures.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
@@ -40,12 +42,30 @@ def with_typed_labels(table: FeatureTable, text: str) -> FeatureTable:
                 f"{len(lines)} label(s) for {len(table)} picture(s). Type one a line for every picture, in their "
                 f"order; or with names: {table.names[0]},label"
             )
+        for line in lines:
+            check_length(line, line)
         return table.with_labels(lines)
     labels = _by_row(table.names, lines)
     if not labels:
         raise UsageError(f'Every line lacks its label, such as "{lines[0]}". Type it behind the comma.')
     rows = sorted(labels)
     return table.rows(rows).with_labels([labels[row] for row in rows])
+
+
+def check_length(label: str, where: str) -> None:
+    """Refuse a label of more than ``LONGEST_LABEL`` characters: cut short, two classes might become one.
+
+    Args:
+        label: the label.
+        where: the line or the picture that has it, for the message.
+
+    Raises:
+        UsageError: it is too long.
+    """
+    if len(label) > LONGEST_LABEL:
+        raise UsageError(
+            f'A label has {len(label)} characters; {LONGEST_LABEL} are the most: "{where[:120]}". Shorten it.'
+        )
 
 
 def _by_row(names: tuple[str, ...], lines: list[str]) -> dict[int, str]:
@@ -57,6 +77,7 @@ def _by_row(names: tuple[str, ...], lines: list[str]) -> dict[int, str]:
     labels: dict[int, str] = {}
     for line in lines:
         name, label = _cells(line)
+        check_length(label, line)
         row = exact[name] if name in exact else _the_only(name, rows_of.get(name, []), names)
         if label and labels.setdefault(row, label) != label:
             raise UsageError(f'{names[row]} has two labels, "{labels[row]}" and "{label}". Keep one of the lines.')

@@ -48,6 +48,8 @@ def test_a_name_without_a_label_leaves_the_picture_out(table: FeatureTable) -> N
         ("1.jpg,x", r'2 pictures are called "1.jpg" \(a/1.jpg, b/1.jpg\)'),
         ("a/1.jpg,x\na/1.jpg,y", 'a/1.jpg has two labels, "x" and "y"'),
         ("a/1.jpg,x,y", r"3 part\(s\)"),
+        (f"a/1.jpg,{'x' * 60}1\na/1.jpg,{'x' * 60}2", 'A label has 61 characters; 60 are the most: "a/1.jpg,xxx'),
+        (f"x\ny\n{'z' * 61}\nx", 'A label has 61 characters; 60 are the most: "zzz'),
     ],
 )
 def test_what_cannot_be_meant_is_refused(table: FeatureTable, text: str, said: str) -> None:

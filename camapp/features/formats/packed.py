@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
 import tempfile
 import zipfile
 from pathlib import Path
@@ -40,7 +41,9 @@ def check_packable(format: str) -> None:
         raise UsageError(missing)
 
 
-def packed(table: FeatureTable, format: str, stem: str = "features") -> tuple[str, bytes]:
+def packed(
+    table: FeatureTable, format: str, stem: str = "features", folder: str | os.PathLike[str] | None = None
+) -> tuple[str, bytes]:
     """A table as one file.
 
     Args:
@@ -48,6 +51,7 @@ def packed(table: FeatureTable, format: str, stem: str = "features") -> tuple[st
         format: one of ``FORMATS``, or ``"projector"`` for the files of the Embedding Projector, a folder a layer where
             there are several.
         stem: what the file is called, without its ending.
+        folder: in which files are written on the way, and removed; the system's own for such files by default.
 
     Returns:
         The file's name, and its bytes. Formats of several files are packed into a .zip.
@@ -56,8 +60,8 @@ def packed(table: FeatureTable, format: str, stem: str = "features") -> tuple[st
         UsageError: no such format, or a package is missing that writes it.
     """
     check_packable(format)
-    with tempfile.TemporaryDirectory() as folder:
-        inside = Path(folder)
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        inside = Path(made)
         if format == PROJECTOR:
             _save_projector(table, inside)
             return f"{stem}.projector.zip", zipped(inside)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from camapp.features.formats.packed import check_packable, packed
-from camapp.ui.environment import new_result_folder
+from camapp.ui.environment import new_result_folder, private_folder
 from camapp.ui.features.deadline import Deadline
 from camapp.ui.features.downloads import probe_file
 from camapp.ui.features.extracting import Request, as_layers, checked_request, extract, labelled, train
@@ -58,7 +58,7 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
                 owner=owner_of(request),
                 slow=True,
             )
-            name, content = packed(found.table, format, found.stem)
+            name, content = packed(found.table, format, found.stem, private_folder())
             path = new_result_folder() / name
             path.write_bytes(content)
             table = found.table

@@ -11,6 +11,7 @@ from camapp.errors import UsageError
 from camapp.features.formats.packed import packed, zipped
 from camapp.features.saved import check_savable
 from camapp.transfer import TrainedProbe
+from camapp.ui.environment import private_folder
 from camapp.ui.features.extracting import Extraction
 from camapp.ui.features.learnt import Learnt
 from camapp.ui.features.summary_view import download_names
@@ -21,7 +22,7 @@ def keep_features(results: Results, extraction: Extraction, owner: str = "") -> 
     """Keep the features of a visitor for download in every format; the token."""
 
     def maker(form: str) -> Callable[[Mapping[str, str]], bytes]:
-        return lambda _: packed(extraction.table, form, extraction.stem)[1]
+        return lambda _: packed(extraction.table, form, extraction.stem, private_folder())[1]
 
     files = {name: maker(form) for form, name in download_names(extraction.stem).items()}
     return results.keep_files(files, size=extraction.bytes, owner=owner)
@@ -52,7 +53,7 @@ def keep_probe(results: Results, learnt: Learnt, owner: str = "") -> dict[str, A
 
 def probe_file(trained: TrainedProbe) -> bytes:
     """The classifier as the bytes of a .camapp file."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=private_folder()) as folder:
         return trained.save(Path(folder) / "probe.camapp").read_bytes()
 
 
@@ -60,6 +61,6 @@ def report_zip(trained: TrainedProbe) -> bytes:
     """The files of the report, packed."""
     if trained.report is None:
         raise UsageError("This classifier has no report: no pictures were kept apart.")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=private_folder()) as folder:
         trained.report.save(folder)
         return zipped(Path(folder))

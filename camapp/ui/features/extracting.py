@@ -21,7 +21,7 @@ from camapp.files import safe_stem
 from camapp.sources.thumbnails import read_thumbnails
 from camapp.transfer import TrainedProbe, extract_features, train_probe
 from camapp.transfer.extraction import counting
-from camapp.transfer.typed_labels import with_typed_labels
+from camapp.transfer.typed_labels import check_length, with_typed_labels
 from camapp.ui.environment import private_folder
 from camapp.ui.features.deadline import Deadline
 from camapp.ui.frame.calls import CalledModel
@@ -30,8 +30,6 @@ from camapp.ui.frame.models import ModelPool
 MOST_LAYERS = 8
 # Of the features of one extraction: 500 pictures of 65,536 values each.
 MOST_BYTES = 128 * 2**20
-# A label is read on a button, in a table's head and in a legend.
-_LONGEST_LABEL = 60
 _MOST_TEXT = 200_000
 # Few pictures a forward, so that Stop is heard within a second or two.
 _BATCH = 16
@@ -157,18 +155,20 @@ def labelled(table: FeatureTable, typed: str) -> FeatureTable:
     """The pictures of a table that have a label: typed ones, where any are typed, else those of the folders.
 
     Raises:
-        UsageError: there are none, or what was typed cannot be meant.
+        UsageError: there are none, what was typed cannot be meant, or one is too long.
     """
     if len(typed) > _MOST_TEXT:
         raise UsageError(f"{len(typed):,} characters are too many for labels. Type at most {_MOST_TEXT:,}.")
     if has_labels(typed):
         table = with_typed_labels(table, typed)
-        return table.with_labels([inert(label)[:_LONGEST_LABEL] for label in table.labels or ()])
+        return table.with_labels([inert(label) for label in table.labels or ()])
     if table.labels is None:
         raise UsageError(
             "These pictures have no labels. Send a .zip with one folder a class, or type the labels under Labels, a "
             "line a picture: name,label."
         )
+    for name, label in zip(table.names, table.labels, strict=True):
+        check_length(label, name)
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -55,3 +56,14 @@ def test_a_format_whose_package_is_missing_says_what_to_install(monkeypatch: pyt
     assert missing_for("hdf5") == 'HDF5 needs h5py: pip install "camapp[hdf5]"'
     with pytest.raises(UsageError, match=r"camapp\[hdf5\]"):
         packed(TABLE, "hdf5")
+
+
+@pytest.mark.parametrize("form", ["npy", "parquet", "projector"])
+def test_what_is_written_on_the_way_lies_in_the_folder_given_and_is_removed(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    assert packed(TABLE, form, "photos", tmp_path)[1]
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError):
+        packed(TABLE, form, "photos")

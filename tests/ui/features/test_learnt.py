@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gc
 import json
+import tempfile
 import weakref
 from pathlib import Path
 
 import pytest
 
+from camapp.errors import UsageError
 from camapp.features.table import FeatureTable
 from camapp.transfer import train_probe
+from camapp.ui.environment import private_folder
 from camapp.ui.features import extracting
-from camapp.ui.features.downloads import keep_probe
+from camapp.ui.features.downloads import keep_probe, probe_file, report_zip
 from camapp.ui.features.learnt import Learnt
 from camapp.ui.features.summary_view import summary_of
 from camapp.ui.frame.kept import Kept
@@ -89,3 +92,22 @@ def test_the_name_that_nobody_guesses_stands_in_no_call_and_no_result(
     assert secret not in json.dumps([summary, found.table.provenance])
     assert "'colours.camapp'" in summary["code"]["python"]
     assert "--model colours.camapp " in summary["code"]["command"]
+
+
+def test_downloads_write_nothing_outside_the_private_folder(
+    pool: ModelPool, table: FeatureTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = learnt(pool, table).trained
+    private_folder()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    assert probe_file(trained)
+    assert report_zip(trained)
+
+
+def test_two_long_labels_that_differ_late_are_refused_not_made_one(table: FeatureTable) -> None:
+    first, second = table.names[:2]
+    with pytest.raises(UsageError, match=f'A label has 61 characters.*"{first},xxx'):
+        extracting.labelled(table, f"{first},{'x' * 60}1\n{second},{'x' * 60}2")
+    folders = table.with_labels(["x" * 60 + str(row % 2) for row in range(len(table))])
+    with pytest.raises(UsageError, match=f'61 characters.*"{first}"'):
+        extracting.labelled(folders, "")
