@@ -239,7 +239,7 @@ def _maps_of(model: LoadedModel, key: str, inputs: torch.Tensor) -> torch.Tensor
         raise LayerError(f'"{key}" means {len(features)} layers ({", ".join(features)}). Name one.')
     ((name, output),) = features.items()
     layout = find_layout(model.module, module_name(features.info[name].layer), output.shape, inputs.shape)
-    return layout.to_maps(output).float()
+    return layout.to_maps(output).detach().float()  # a trained classifier runs its backbone with a graph
 
 
 def _pooled(maps: torch.Tensor, key: str) -> tuple[torch.Tensor, tuple[str, ...]]:

@@ -11,6 +11,7 @@ from camapp.cam.methods import find_method
 from camapp.comparison import MOST_LAYERS, MOST_METHODS, Comparison, compare_maps
 from camapp.errors import CamappError, LayerError, UsageError, did_you_mean
 from camapp.patches import PatchSimilarity, patch_similarity
+from camapp.ui.frame.calls import as_downloaded
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
 from camapp.ui.frame.selection import TOP_PREDICTION
@@ -105,7 +106,7 @@ def compare_choices(pool: ModelPool, choices: CompareChoices, task: Task[Any]) -
         CamappError: what is wrong with any of the choices.
     """
     choices.check()
-    model, layers = pool.load(choices.model, slow=choices.slow), pool.layers(choices.model)
+    model, layers = as_downloaded(pool.load(choices.model, slow=choices.slow)), pool.layers(choices.model)
     best = {layer.name for layer in layers if layer.recommended}
     for name in choices.layers:
         known_layer(name, layers, choices.model)
@@ -140,7 +141,7 @@ def compare_patches(
     """
     if not picture:
         raise UsageError("There is no picture yet. Upload one, paste one, or pick a sample.")
-    loaded = pool.load(model)
+    loaded = as_downloaded(pool.load(model))
     if layer:
         known_layer(layer, pool.layers(model), model)
     return patch_similarity(loaded, picture, second, layer or None)

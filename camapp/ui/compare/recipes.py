@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from camapp.patches import PatchSimilarity
 from camapp.ui.compare.choices import Compared
+from camapp.ui.frame.calls import here, hint_of, model_in_python, model_words
 from camapp.ui.frame.samples import is_sample
 from camapp.ui.frame.selection import TOP_PREDICTION
 
@@ -20,10 +21,11 @@ def python_of(compared: Compared) -> str:
     """A program that makes the same comparison."""
     comparison = compared.comparison
     layers = "" if comparison.layers == (None,) else f"    layers={list(comparison.layers)!r},\n"
+    model = model_in_python(comparison.model, random=comparison.weights["random"])
     return (
-        "import camapp\n\n"
+        f"{hint_of(comparison.model)}import camapp\n\n"
         "comparison = camapp.compare_maps(\n"
-        f"    {comparison.model!r},\n"
+        f"    {model},\n"
         f"    {comparison.picture.name!r},\n"
         f"    methods={list(comparison.methods)!r},\n"
         f"{layers}"
@@ -37,15 +39,14 @@ def python_of(compared: Compared) -> str:
 def command_of(compared: Compared) -> str:
     """A command that makes the same comparison."""
     comparison = compared.comparison
-    words = ["camapp", "compare", comparison.picture.name, "--model", comparison.model]
+    words = ["camapp", "compare", here(comparison.picture.name)]
+    words += model_words(comparison.model, random=comparison.weights["random"])
     for method in comparison.methods:
         words += ["--method", method]
     for (name, _), layer in zip(compared.columns, comparison.layers, strict=True):
         if comparison.layers != (None,):
             words += ["--layer", "own" if layer is None else name]
     words += ["--target", str(comparison.target.index)]
-    if comparison.weights["random"]:
-        words.append("--random-weights")
     return shlex.join(words)
 
 
@@ -68,13 +69,14 @@ def address_of(compared: Compared, usual: Sequence[str]) -> dict[str, str]:
     }
 
 
-def patches_python(alike: PatchSimilarity) -> str:
-    """A program that compares the same patches."""
+def patches_python(alike: PatchSimilarity, *, random: bool = False) -> str:
+    """A program that compares the same patches, with a model of random weights or of its own."""
     names = ", ".join(repr(picture.name) for picture in alike.pictures)
     x, y = alike.centre_of(alike.grid[0] // 2, alike.grid[1] // 2)
+    model = model_in_python(alike.model, random=random)
     return (
-        "import camapp\n\n"
-        f"alike = camapp.patch_similarity({alike.model!r}, {names}, layer={alike.layer!r})\n"
+        f"{hint_of(alike.model)}import camapp\n\n"
+        f"alike = camapp.patch_similarity({model}, {names}, layer={alike.layer!r})\n"
         f"maps = alike.similar_to({x:.0f}, {y:.0f})  # of the patch under this pixel of the first picture\n"
         f"print(alike.best_matches({x:.0f}, {y:.0f}))\n"
     )

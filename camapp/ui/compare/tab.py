@@ -205,7 +205,7 @@ class CompareTab(Tab):
                 lambda text: {self.patch_status: status_line("running", text)},
                 owner=owner_of(request),
             )
-            view = patches_of(alike, patches_python(alike))
+            view = patches_of(alike, patches_python(alike, random=self.frame.pool.load(model).weights.random))
         except Exception as error:
             message, shown = worded(error)
             yield {self.patches: {"error": message}, self.patch_status: status_line("error", message)}

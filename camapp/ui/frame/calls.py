@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from camapp.backbones.load import LoadedModel
+from camapp.features.headed import HeadedNetwork
 from camapp.features.saved import SUFFIX
+
+# What a classifier that was trained on the page is called: the name that it has there is a secret of its visitor's.
+TRAINED = "my.camapp"
+
+_HINT = f"# {TRAINED} is the classifier that was trained on the page: download it in the tab Features\n"
 
 
 def here(name: str) -> str:
@@ -44,3 +50,26 @@ class CalledModel:
     def hint(self) -> str:
         """A line of comment in front of the Python: where the file of a classifier comes from; else nothing."""
         return f"# {self.name}: download it from the Features tab first\n" if self.name.endswith(SUFFIX) else ""
+
+
+def as_downloaded(model: LoadedModel) -> LoadedModel:
+    """The model under a name that loads it anywhere: a trained classifier's is that of its file, others keep theirs."""
+    if not isinstance(model.module, HeadedNetwork):
+        return model
+    given = model.card.title == model.name  # one that the page was started with
+    return replace(model, card=model.card.model_copy(update={"name": f"{model.name}.camapp" if given else TRAINED}))
+
+
+def model_in_python(name: str, *, random: bool) -> str:
+    """The model as an argument of the library's functions; needs ``import camapp`` before it."""
+    return f"camapp.load_model({name!r}, random_weights=True)" if random else repr(name)
+
+
+def hint_of(model: str) -> str:
+    """A line of comment where the model has to be downloaded first; "" for others."""
+    return _HINT if model == TRAINED else ""
+
+
+def model_words(name: str, *, random: bool) -> list[str]:
+    """The model as options of a command."""
+    return ["--model", name, *(["--random-weights"] if random else [])]

@@ -16,6 +16,7 @@ from camapp.channels.ranking import checked_ranking
 from camapp.errors import LayerError, UsageError, did_you_mean
 from camapp.images.decode import decode
 from camapp.inspection import Inspection, inspect_picture
+from camapp.ui.frame.calls import as_downloaded
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
 from camapp.ui.frame.selection import TOP_PREDICTION
@@ -128,7 +129,7 @@ class Looks:
         Raises:
             CamappError: what is wrong with any of the choices.
         """
-        model = self.pool.load(choices.model)
+        model = as_downloaded(self.pool.load(choices.model))
         ranking = checked_ranking(choices.ranking)
         target = choices.target_of(model) if ranking == "gradient" else None
         return channel_maps(model, choices.picture or "", self.layer(choices), ranking=ranking, target=target)
@@ -144,7 +145,7 @@ class Looks:
             CamappError: what is wrong with any of the choices.
             StoppedError: nobody waits for it any more, or it took too long.
         """
-        model = self.pool.load(choices.model, slow=True)
+        model = as_downloaded(self.pool.load(choices.model, slow=True))
         target = choices.target_of(model)
 
         def make() -> Inspection:
