@@ -14,6 +14,7 @@ from camapp.cam.targets import TopClasses
 from camapp.errors import TargetError, UsageError
 from camapp.explainer import explain
 from camapp.explanation import Explanation
+from camapp.ui.frame.calls import as_downloaded
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
 from camapp.ui.frame.selection import MOST_LAYERS, TOP_PREDICTION
@@ -130,7 +131,7 @@ def explain_choices(pool: ModelPool, choices: Choices, task: Task[Any]) -> Expla
         deadline=DEADLINE,
         cancel=task.cancelled,
     )
-    return Explained(explanation, model, layers, choices, pool.named(choices.model))
+    return Explained(explanation, model, layers, choices, as_downloaded(model).name)
 
 
 def own_layers(choices: Choices, layers: list[LayerInfo]) -> bool:

@@ -8,11 +8,6 @@ from camapp.backbones.load import LoadedModel
 from camapp.features.headed import HeadedNetwork
 from camapp.features.saved import SUFFIX
 
-# What a classifier that was trained on the page is called: the name that it has there is a secret of its visitor's.
-TRAINED = "my.camapp"
-
-_HINT = f"# {TRAINED} is the classifier that was trained on the page: download it in the tab Features\n"
-
 
 def here(name: str) -> str:
     """A file of this folder as a word of a command: a name that begins with ``-`` would be an option."""
@@ -53,11 +48,10 @@ class CalledModel:
 
 
 def as_downloaded(model: LoadedModel) -> LoadedModel:
-    """The model under a name that loads it anywhere: a trained classifier's is that of its file, others keep theirs."""
-    if not isinstance(model.module, HeadedNetwork):
+    """The model under a name that loads it anywhere: a classifier's is that of its file, others keep theirs."""
+    if not isinstance(model.module, HeadedNetwork) or model.name.endswith(SUFFIX):
         return model
-    given = model.card.title == model.name  # one that the page was started with
-    return replace(model, card=model.card.model_copy(update={"name": f"{model.name}.camapp" if given else TRAINED}))
+    return replace(model, card=model.card.model_copy(update={"name": model.name + SUFFIX}))
 
 
 def model_in_python(name: str, *, random: bool) -> str:
@@ -67,7 +61,8 @@ def model_in_python(name: str, *, random: bool) -> str:
 
 def hint_of(model: str) -> str:
     """A line of comment where the model has to be downloaded first; "" for others."""
-    return _HINT if model == TRAINED else ""
+    told = f"# {model} is a classifier of yours: if it was trained on the page, download it in the tab Features\n"
+    return told if model.endswith(SUFFIX) else ""
 
 
 def model_words(name: str, *, random: bool) -> list[str]:

@@ -137,10 +137,6 @@ class ModelPool:
         named = replace(model, card=model.card.model_copy(update={"name": file, "title": model.name}))
         return self._trained.keep((_ready(named), size), owner, token=name)
 
-    def named(self, name: str) -> str:
-        """What a model is called in code and commands: a trained one by the file that it is downloaded as."""
-        return "my.camapp" if self._trained_here(name) is not None else name
-
     def is_loaded(self, name: str) -> bool:
         """Whether the model is ready at once."""
         return name in self._loaded or self._trained_here(name) is not None

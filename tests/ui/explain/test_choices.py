@@ -153,7 +153,7 @@ def test_a_name_that_begins_with_a_dash_is_no_option_of_the_command(pool: ModelP
 
 
 def test_the_secret_name_of_a_classifier_is_not_copied(pool: ModelPool) -> None:
-    name = pool.add(pool.load("efficientnet_lite0"))
+    name = pool.add(pool.load("efficientnet_lite0"), "my.camapp")
     found = explained(pool, model=name)
     assert "'my.camapp'" in python_of(found)
     assert "--model my.camapp " in command_of(found)

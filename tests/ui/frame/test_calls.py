@@ -22,7 +22,6 @@ from camapp.features.saved import ProbeSettings, headed_model, save_probe
 from camapp.ui.compare.choices import CompareChoices, Compared, compare_choices, compare_patches
 from camapp.ui.compare.downloads import json_of
 from camapp.ui.compare.recipes import copies_of, patches_python
-from camapp.ui.frame.calls import TRAINED
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
 from camapp.ui.inspect.choices import Choices, Looks
@@ -30,6 +29,7 @@ from camapp.ui.inspect.downloads import _inspection
 from camapp.ui.inspect.recipes import copies_of_channels, copies_of_inspection
 
 MODEL = "efficientnet_lite0"
+TRAINED = "hats.camapp"
 FINER = "blocks.4.2.conv_pwl"
 
 
@@ -55,7 +55,7 @@ def secret(pool: ModelPool, folder: Path) -> str:
     features = FeatureExtractor(backbone)(inputs)["penultimate"].numpy()
     probe = fit_probe(features, ["hat", "shoe"] * 2, C=1.0)
     save_probe(folder / TRAINED, probe, backbone, ProbeSettings(), {})
-    return pool.add(headed_model(backbone, probe, ProbeSettings(), "hats classifier"))
+    return pool.add(headed_model(backbone, probe, ProbeSettings(), "hats classifier"), TRAINED)
 
 
 def copied(pool: ModelPool, model: str, picture: str) -> dict[str, str]:
