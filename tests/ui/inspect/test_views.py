@@ -134,7 +134,8 @@ def test_a_channel_that_differs_by_rounding_alone_is_flat_everywhere(maps: Chann
     assert pixels_of(channels_of(rounded, 2, "channel", "token")["levels"])[2:, :, 0].max() == 0
     assert rounded.peak(0) is None
     assert not rounded.heatmap(0).any()
-    np.testing.assert_array_equal(np.asarray(rounded.overlay(0)), rounded.picture.rgb)
+    inside = slice(1, -1), slice(5, 19)  # without the frame around what was seen
+    np.testing.assert_array_equal(np.asarray(rounded.overlay(0))[inside], rounded.picture.rgb[inside])
     assert rounded.grid(2).constant == (0,)
 
 
