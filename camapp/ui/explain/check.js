@@ -3,7 +3,7 @@
 const { make } = window.camapp;
 const root = element.querySelector(".check");
 const SVG = "http://www.w3.org/2000/svg";
-const [WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM] = [360, 230, 44, 12, 12, 40];
+const [WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM] = [360, 230, 54, 12, 22, 40];
 
 function shape(tag, attributes, text) {
   const node = document.createElementNS(SVG, tag);

@@ -23,11 +23,11 @@ Query = Mapping[str, str]
 MAPS = ("a", "b", "difference")
 
 
-def keep_explanation(results: Results, explanation: Explanation) -> str:
-    """Keep the files of an explanation for download; the token."""
+def keep_explanation(results: Results, explanation: Explanation, owner: str = "") -> str:
+    """Keep the files of an explanation of a visitor's for download; the token."""
     makers = {"overlay.png": _overlay, "heatmap.png": _heatmap, "npy": _values, "json": _summary}
     files = {name: partial(make, explanation) for name, make in makers.items()}
-    return results.keep_files(files, _label(explanation), size=explanation.picture.rgb.nbytes)
+    return results.keep_files(files, _label(explanation), size=explanation.picture.rgb.nbytes, owner=owner)
 
 
 def write_maps(explanation: Explanation, folder: Path) -> tuple[Path, Path, Path]:

@@ -244,7 +244,7 @@ class ExplainTab(Tab):
                 slow=choices.slow,
                 topic=self.name,
             )
-            token = keep_explanation(self.frame.results, explained.explanation)
+            token = keep_explanation(self.frame.results, explained.explanation, owner)
             view, facts = view_of(explained.explanation, token), summary_of(explained, token)
         except ReplacedError as error:
             yield (
