@@ -7,15 +7,12 @@ import html
 import io
 import json
 import os
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from importlib.metadata import version
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from PIL import Image
 
@@ -25,7 +22,7 @@ from camapp.files import safe_name, safe_stem, write_atomically
 from camapp.images.decode import Picture
 from camapp.images.geometry import Geometry
 from camapp.images.render import ALPHA, checked_paint, heatmap_16bit, overlay, png_bytes, stamp
-from camapp.version import VERSION
+from camapp.version import versions
 
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
 
@@ -287,14 +284,6 @@ class Explanation:
         if not 0 <= k < len(self):
             raise UsageError(f"k = {k} is out of range: {len(self)} class(es) were explained, 0 to {len(self) - 1}.")
         return k
-
-
-@lru_cache(maxsize=1)
-def versions() -> dict[str, str]:
-    """The versions a result depends on."""
-    names = ("torch", "torchvision", "timm", "pillow", "numpy", "pyarrow")
-    found = {"camapp": VERSION, "python": platform.python_version(), **{name: version(name) for name in names}}
-    return {**found, "opencv": cv2.__version__}
 
 
 def _prediction_dict(prediction: Prediction) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from camapp.cam.targets.output import pick_output
 from camapp.cam.targets.plan import One, plan_targets
 from camapp.cam.watch import Watch
 from camapp.errors import DecodeError, UsageError
-from camapp.explanation import RANDOM_WEIGHTS, versions
+from camapp.explanation import RANDOM_WEIGHTS
 from camapp.hooks.inspector.judging import Thresholds
 from camapp.hooks.inspector.once import inspect_once
 from camapp.hooks.report.html import html_table
@@ -32,6 +32,7 @@ from camapp.images.geometry import Fit, checked_fit
 from camapp.loading import load_model
 from camapp.sources.batches import load_batches
 from camapp.sources.pictures import Source, check_count, find_pictures
+from camapp.version import versions
 
 # The score of one class reaches one row of the head: 99 of 100 elements of its gradient are 0 where nothing vanishes.
 _THRESHOLDS = Thresholds(vanishing_p99=0.0)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from camapp.explanation import RANDOM_WEIGHTS, versions
+from camapp.explanation import RANDOM_WEIGHTS
 from camapp.hooks.report.json_form import json_number
 from camapp.images.channels import ChannelGrid
 from camapp.images.render import png_bytes, stamp
+from camapp.version import versions
 
 if TYPE_CHECKING:
     from camapp.channels.maps import ChannelMaps

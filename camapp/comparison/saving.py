@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from camapp.errors import UsageError
-from camapp.explanation import versions
 from camapp.files import safe_name, unused_stem, write_atomically
 from camapp.images.render import checked_paint, png_bytes
+from camapp.version import versions
 
 if TYPE_CHECKING:
     from camapp.comparison.comparison import Comparison

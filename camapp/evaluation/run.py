@@ -13,10 +13,10 @@ from camapp.evaluation.boxes import Annotations
 from camapp.evaluation.choices import chosen_baselines, chosen_layers, chosen_methods, chosen_metrics
 from camapp.evaluation.measurement import Measurement, Progress
 from camapp.evaluation.report import Report
-from camapp.explanation import versions
 from camapp.images.geometry import Fit, checked_fit
 from camapp.loading import load_model
 from camapp.sources.pictures import Source, check_count, find_pictures
+from camapp.version import versions
 
 
 def evaluate(

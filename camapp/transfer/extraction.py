@@ -11,7 +11,6 @@ import numpy as np
 
 from camapp.backbones.load import LoadedModel
 from camapp.errors import DecodeError, StoppedError, UsageError
-from camapp.explanation import versions
 from camapp.features.extractor import FeatureExtractor
 from camapp.features.features import Features
 from camapp.features.info import FeatureInfo
@@ -21,6 +20,7 @@ from camapp.images.geometry import Fit, checked_fit
 from camapp.loading import load_model
 from camapp.sources.batches import load_batches
 from camapp.sources.pictures import PictureFile, Source, find_pictures
+from camapp.version import versions
 
 # Wraps the pictures' names, to show how far it is.
 Progress = Callable[[list[str]], Iterable[str]]

@@ -23,7 +23,7 @@ from camapp.batch.lane import Lane, Stop, Told
 from camapp.batch.ledger.lock import PREFIX
 from camapp.batch.ledger.shards import ShardHandle
 from camapp.errors import UsageError
-from camapp.explanation import versions
+from camapp.version import versions
 
 # How many inputs of a shard are tried for one whose file is there; those that are not fail by themselves.
 _TRIED = 8

@@ -33,9 +33,9 @@ from camapp.batch.ledger.run_file import RUN_FILE, RunState, checked_settings, j
 from camapp.batch.ledger.shards import ShardHandle
 from camapp.batch.records import Item, Row
 from camapp.errors import CamappError, UsageError
-from camapp.explanation import versions
 from camapp.files import write_atomically
 from camapp.sources.pictures import check_count
+from camapp.version import versions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,9 +22,9 @@ from camapp.batch.live.explaining import NO_MEMORY, Outcome
 from camapp.batch.records import Item
 from camapp.batch.settings import weights_of
 from camapp.errors import CamappError, UsageError
-from camapp.explanation import versions
 from camapp.files import whole_file
 from camapp.images.render import ALPHA, checked_paint
+from camapp.version import versions
 
 TABLE, SETTINGS = "results.csv", "settings.json"
 COLUMNS = (

@@ -15,8 +15,8 @@ from camapp.batch.live.explaining import STOPPED
 from camapp.batch.records import Item
 from camapp.errors import StoppedError, UsageError
 from camapp.explanation import Explanation
+from camapp.images.words import describe_map
 from camapp.ui.batch.runs import Run
-from camapp.ui.explain.viewer import text_alternative
 from camapp.ui.frame.scheduler import Scheduler, Task
 
 Update = TypeVar("Update")
@@ -49,7 +49,7 @@ class Look:
         """The look of an explanation's first class."""
         preview = explanation.no_larger_than(PREVIEW_SIDE)
         thumbnail = preview.no_larger_than(THUMBNAIL_SIDE)
-        words = text_alternative(thumbnail.heatmap(), explanation.reasons[0])
+        words = describe_map(thumbnail.heatmap(), explanation.reasons[0])
         return cls(_jpeg(preview), _jpeg(thumbnail), words)
 
 

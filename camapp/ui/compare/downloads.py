@@ -11,11 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from camapp.comparison import Comparison
-from camapp.explanation import versions
 from camapp.files import safe_name, safe_stem
 from camapp.images.render import ALPHA, png_bytes
 from camapp.ui.environment import private_folder
 from camapp.ui.frame.results import Content, Results
+from camapp.version import versions
 
 # The names that the page links to.
 FILES = {"zip": "comparison.zip", "sheet": "contact-sheet.png", "json": "comparison.json"}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from camapp.patches import PatchSimilarity
 from camapp.ui.compare.choices import Compared
-from camapp.ui.frame.calls import here, hint_of, model_in_python, model_words
+from camapp.ui.frame.calls import CalledModel, here
 from camapp.ui.frame.samples import is_sample
 from camapp.ui.frame.selection import TOP_PREDICTION
 
@@ -21,11 +21,11 @@ def python_of(compared: Compared) -> str:
     """A program that makes the same comparison."""
     comparison = compared.comparison
     layers = "" if comparison.layers == (None,) else f"    layers={list(comparison.layers)!r},\n"
-    model = model_in_python(comparison.model, random=comparison.weights["random"])
+    model = CalledModel(comparison.model, comparison.weights["random"])
     return (
-        f"{hint_of(comparison.model)}import camapp\n\n"
+        f"{model.hint}import camapp\n\n"
         "comparison = camapp.compare_maps(\n"
-        f"    {model},\n"
+        f"    {model.python},\n"
         f"    {comparison.picture.name!r},\n"
         f"    methods={list(comparison.methods)!r},\n"
         f"{layers}"
@@ -40,7 +40,7 @@ def command_of(compared: Compared) -> str:
     """A command that makes the same comparison."""
     comparison = compared.comparison
     words = ["camapp", "compare", here(comparison.picture.name)]
-    words += model_words(comparison.model, random=comparison.weights["random"])
+    words += CalledModel(comparison.model, comparison.weights["random"]).words
     for method in comparison.methods:
         words += ["--method", method]
     for (name, _), layer in zip(compared.columns, comparison.layers, strict=True):
@@ -73,10 +73,10 @@ def patches_python(alike: PatchSimilarity, *, random: bool = False) -> str:
     """A program that compares the same patches, with a model of random weights or of its own."""
     names = ", ".join(repr(picture.name) for picture in alike.pictures)
     x, y = alike.centre_of(alike.grid[0] // 2, alike.grid[1] // 2)
-    model = model_in_python(alike.model, random=random)
+    model = CalledModel(alike.model, random)
     return (
-        f"{hint_of(alike.model)}import camapp\n\n"
-        f"alike = camapp.patch_similarity({model}, {names}, layer={alike.layer!r})\n"
+        f"{model.hint}import camapp\n\n"
+        f"alike = camapp.patch_similarity({model.python}, {names}, layer={alike.layer!r})\n"
         f"maps = alike.similar_to({x:.0f}, {y:.0f})  # of the patch under this pixel of the first picture\n"
         f"print(alike.best_matches({x:.0f}, {y:.0f}))\n"
     )

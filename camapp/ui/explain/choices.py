@@ -17,7 +17,7 @@ from camapp.explanation import Explanation
 from camapp.ui.frame.calls import as_downloaded
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
-from camapp.ui.frame.selection import MOST_LAYERS, TOP_PREDICTION
+from camapp.ui.frame.selection import MOST_LAYERS, TOP_PREDICTION, class_choices
 
 _TOP = (TOP_PREDICTION, str(TOP_PREDICTION))
 
@@ -158,3 +158,12 @@ def _targets(model: LoadedModel, choices: Choices) -> int | list[int] | TopClass
     if rival == target:
         raise TargetError(f"{model.label(target)} is compared with itself: choose another class to compare with.")
     return [target, rival]
+
+
+def rival_choices(labels: tuple[str, ...]) -> dict[str, Any]:
+    """Choices and value of the control for a class to compare with."""
+    classes = class_choices(labels)["choices"][1:]
+    return {
+        "choices": [("Nothing", NO_RIVAL), ("The next likeliest class", TOP_PREDICTION), *classes],
+        "value": NO_RIVAL,
+    }

@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, Explained, own_layers
+from camapp.ui.frame.calls import CalledModel, here
 from camapp.ui.frame.samples import is_sample
 
 
@@ -13,9 +14,10 @@ def python_of(explained: Explained) -> str:
     """A program that makes the same maps."""
     explanation, options = explained.explanation, _options(explained)
     targets = [one.index for one in explanation.classes]
-    named = ", ".join(one.label for one in explanation.classes)
+    named = ", ".join(" ".join(one.label.split()) for one in explanation.classes)  # a comment ends where a line does
+    model = _called(explained)
     arguments = [
-        repr(explained.named),
+        model.python,
         repr(explanation.picture.name),
         f"targets={targets if len(targets) > 1 else targets[0]},  # {named}",
     ]
@@ -23,20 +25,19 @@ def python_of(explained: Explained) -> str:
     lines += [f"    {name}={value!r}," for name, value in options.items()]
     body = "\n".join(lines)
     shown = "camapp.Contrast(explanation).overlay().show()" if len(targets) > 1 else "explanation.overlay().show()"
-    return f'import camapp\n\nexplanation = camapp.explain(\n{body}\n)\n{shown}\nexplanation.save("heatmaps")\n'
+    call = f"explanation = camapp.explain(\n{body}\n)\n{shown}\n"
+    return f'{model.hint}import camapp\n\n{call}explanation.save("heatmaps")\n'
 
 
 def command_of(explained: Explained) -> str:
     """A command that makes the same maps."""
     explanation, options = explained.explanation, _options(explained)
-    words = ["camapp", "explain", _as_path(explanation.picture.name), "--model", explained.named]
+    words = ["camapp", "explain", here(explanation.picture.name), *_called(explained).words]
     for one in explanation.classes:
         words += ["--target", str(one.index)]
     for name, value in options.items():
         for each in value if isinstance(value, list) else [value]:
             words += [f"--{name}", each]
-    if explanation.random_weights:
-        words.append("--random-weights")
     return shlex.join(words)
 
 
@@ -55,9 +56,8 @@ def address_of(explained: Explained) -> dict[str, str]:
     }
 
 
-def _as_path(name: str) -> str:
-    """A file's name that no command takes for an option."""
-    return f"./{name}" if name.startswith("-") else name
+def _called(explained: Explained) -> CalledModel:
+    return CalledModel(explained.named, explained.explanation.random_weights)
 
 
 def _options(explained: Explained) -> dict[str, Any]:

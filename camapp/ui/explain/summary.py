@@ -56,6 +56,15 @@ def summary_of(explained: Explained, token: str) -> dict[str, Any]:
     }
 
 
+def done_text(explained: Explained) -> str:
+    """The result in one sentence, for the status line."""
+    explanation = explained.explanation
+    blank = " The map is blank." if explanation.reasons[0] else ""
+    first, *others = explanation.classes
+    against = f" against {others[0].label}, {percent(others[0].probability)}" if others else ""
+    return f"Done: {first.label}, {percent(first.probability)}{against}, in {explanation.seconds:.2f} s.{blank}"
+
+
 def _facts(explained: Explained) -> list[list[str]]:
     explanation, model = explained.explanation, explained.model
     first, kind = explanation.classes[0], find_method(explanation.method)

@@ -10,15 +10,15 @@ import gradio as gr
 from camapp.errors import UsageError
 from camapp.faithfulness import check_faithfulness
 from camapp.ui.explain.check import check_of, check_view
-from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, Choices, Explained, explain_choices
+from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, Choices, explain_choices, rival_choices
 from camapp.ui.explain.downloads import keep_explanation
-from camapp.ui.explain.summary import percent, summary, summary_of
+from camapp.ui.explain.summary import done_text, summary, summary_of
 from camapp.ui.explain.viewer import view_of, viewer
 from camapp.ui.frame.events import trigger_of
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.samples import sample_path
 from camapp.ui.frame.scheduler import ReplacedError
-from camapp.ui.frame.selection import TOP_PREDICTION, Update, class_choices
+from camapp.ui.frame.selection import TOP_PREDICTION, Update
 from camapp.ui.frame.tab import STALE, Tab
 
 _CHECK_SECONDS = 120.0
@@ -43,7 +43,7 @@ class ExplainTab(Tab):
         """What only this tab asks: a class to compare with, how the picture is fitted, which evidence is shown."""
         pool = self.frame.pool
         self.rival = gr.Dropdown(
-            **_rival_choices(pool.labels(pool.default)),
+            **rival_choices(pool.labels(pool.default)),
             label="Compare with",
             info="A − B shows what sets them apart.",
             elem_id="rival",
@@ -185,7 +185,7 @@ class ExplainTab(Tab):
     def offer_rivals(self, model: str) -> Update:
         """Another model's classes to compare with, whoever chose the model."""
         with in_words():
-            return {self.rival: gr.Dropdown(**_rival_choices(self.frame.pool.labels(model)))}
+            return {self.rival: gr.Dropdown(**rival_choices(self.frame.pool.labels(model)))}
 
     def check_map(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Delete and insert what the map marks, beside random maps."""
@@ -257,7 +257,7 @@ class ExplainTab(Tab):
             message, shown = worded(error)
             yield self._failed(message)
             raise shown from error
-        done = status_line("done", _done(explained))
+        done = status_line("done", done_text(explained))
         yield {self.viewer: view, self.summary: facts, self.check: {"ready": facts["checkable"]}, self.status: done}
 
     def _choices(self, given: Given, **instead: Any) -> Choices:
@@ -287,19 +287,3 @@ class ExplainTab(Tab):
     def _failed(self, message: str) -> Update:
         gone = {self.viewer: {"error": message}, self.summary: None, self.check: None}
         return {**gone, self.status: status_line("error", message)}
-
-
-def _rival_choices(labels: tuple[str, ...]) -> dict[str, Any]:
-    classes = class_choices(labels)["choices"][1:]
-    return {
-        "choices": [("Nothing", NO_RIVAL), ("The next likeliest class", TOP_PREDICTION), *classes],
-        "value": NO_RIVAL,
-    }
-
-
-def _done(explained: Explained) -> str:
-    explanation = explained.explanation
-    blank = " The map is blank." if explanation.reasons[0] else ""
-    first, *others = explanation.classes
-    against = f" against {others[0].label}, {percent(others[0].probability)}" if others else ""
-    return f"Done: {first.label}, {percent(first.probability)}{against}, in {explanation.seconds:.2f} s.{blank}"

@@ -52,19 +52,3 @@ def as_downloaded(model: LoadedModel) -> LoadedModel:
     if not isinstance(model.module, HeadedNetwork) or model.name.endswith(SUFFIX):
         return model
     return replace(model, card=model.card.model_copy(update={"name": model.name + SUFFIX}))
-
-
-def model_in_python(name: str, *, random: bool) -> str:
-    """The model as an argument of the library's functions; needs ``import camapp`` before it."""
-    return f"camapp.load_model({name!r}, random_weights=True)" if random else repr(name)
-
-
-def hint_of(model: str) -> str:
-    """A line of comment where the model has to be downloaded first; "" for others."""
-    told = f"# {model} is a classifier of yours: if it was trained on the page, download it in the tab Features\n"
-    return told if model.endswith(SUFFIX) else ""
-
-
-def model_words(name: str, *, random: bool) -> list[str]:
-    """The model as options of a command."""
-    return ["--model", name, *(["--random-weights"] if random else [])]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from camapp.channels import ChannelMaps
 from camapp.inspection import Inspection
-from camapp.ui.frame.calls import here, hint_of, model_in_python, model_words
+from camapp.ui.frame.calls import CalledModel, here
 from camapp.ui.frame.samples import is_sample
 from camapp.ui.inspect.choices import Choices
 
@@ -20,16 +20,16 @@ def copies_of_channels(maps: ChannelMaps, choices: Choices, target: int | None) 
     if maps.ranking == "gradient" and target is not None:
         options += f", target={target}"
     scale = f", scale={choices.scale!r}" if choices.scale != "channel" else ""
-    model = model_in_python(maps.model, random=maps.random_weights)
+    model = CalledModel(maps.model, maps.random_weights)
     imports = "import camapp\n" if maps.random_weights else ""
     program = (
-        f"{hint_of(maps.model)}{imports}from camapp.channels import channel_maps\n\n"
-        f"maps = channel_maps({model}, {maps.picture.name!r}, {maps.layer!r}{options})\n"
+        f"{model.hint}{imports}from camapp.channels import channel_maps\n\n"
+        f"maps = channel_maps({model.python}, {maps.picture.name!r}, {maps.layer!r}{options})\n"
         f"print(maps.top(5), len(maps.dead), 'dead')\n"
         f"maps.save('channels', most={choices.most}{scale})\n"
     )
     words = ["camapp", "channels", here(maps.picture.name), maps.layer]
-    words += [*model_words(maps.model, random=maps.random_weights), "--ranking", maps.ranking]
+    words += [*CalledModel(maps.model, maps.random_weights).words, "--ranking", maps.ranking]
     words += ["--target", str(target)] if maps.ranking == "gradient" and target is not None else []
     words += ["--most", str(choices.most), "--scale", choices.scale, "--out", "channels"]
     return [["Copy Python", program], ["Copy command", shlex.join(words)]]
@@ -54,14 +54,14 @@ def copies_of_inspection(inspection: Inspection, target: int | None) -> Copies:
     """A program and a command that make the same inspection."""
     (picture,) = inspection.pictures
     chosen = "" if target is None else f", target={target}"
-    model = model_in_python(inspection.model, random=inspection.random_weights)
+    model = CalledModel(inspection.model, inspection.random_weights)
     program = (
-        f"{hint_of(inspection.model)}import camapp\n\n"
-        f"inspection = camapp.inspect_pictures({model}, {picture.name!r}{chosen})\n"
+        f"{model.hint}import camapp\n\n"
+        f"inspection = camapp.inspect_pictures({model.python}, {picture.name!r}{chosen})\n"
         "print(inspection)\n"
         "inspection.save('inspection')\n"
     )
     words = ["camapp", "inspect", here(picture.name)]
-    words += [*model_words(inspection.model, random=inspection.random_weights), "--out", "inspection"]
+    words += [*CalledModel(inspection.model, inspection.random_weights).words, "--out", "inspection"]
     words += [] if target is None else ["--target", str(target)]
     return [["Copy Python", program], ["Copy command", shlex.join(words)]]

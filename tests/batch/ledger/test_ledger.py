@@ -14,7 +14,7 @@ import pytest
 
 from camapp.batch.ledger import Counts, ShardHandle, read_manifest, read_run
 from camapp.errors import CamappError, UsageError
-from camapp.explanation import versions
+from camapp.version import versions
 from tests.batch.ledger.exports import NAMES, SETTINGS, contents, export, listing, open_ledger, work
 
 

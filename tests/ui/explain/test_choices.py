@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,22 @@ def test_a_name_that_begins_with_a_dash_is_no_option_of_the_command(pool: ModelP
     dashed = tmp_path / "-v.jpg"
     dashed.write_bytes((ASSETS / "chelsea.jpg").read_bytes())
     assert shlex.split(command_of(explained(pool, picture=str(dashed))))[2] == "./-v.jpg"
+
+
+def test_copies_of_random_weights_say_so(pool: ModelPool) -> None:
+    found = explained(pool)
+    random = replace(found.explanation, weights={**found.explanation.weights, "random": True})
+    copied = replace(found, explanation=random)
+    assert "camapp.load_model('efficientnet_lite0', random_weights=True)" in python_of(copied)
+    assert "--random-weights" in shlex.split(command_of(copied))
+
+
+def test_a_class_of_several_lines_adds_none_to_the_program(pool: ModelPool) -> None:
+    found = explained(pool)
+    evil = replace(found.explanation.classes[0], label="cat\nimport os  # ")
+    program = python_of(replace(found, explanation=replace(found.explanation, classes=(evil,))))
+    imported = [one for one in ast.walk(ast.parse(program)) if isinstance(one, ast.Import)]
+    assert [name.name for one in imported for name in one.names] == ["camapp"]
 
 
 def test_the_secret_name_of_a_classifier_is_not_copied(pool: ModelPool) -> None:

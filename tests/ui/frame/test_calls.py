@@ -105,7 +105,7 @@ def test_the_secret_name_of_a_trained_classifier_is_in_nothing_that_leaves_the_p
     for what, text in of_trained.items():
         assert secret not in text, what
         assert TRAINED in text, what
-        assert ("download it in the tab Features" in text) == what.endswith("python"), what
+        assert ("download it from the Features tab" in text) == what.endswith("python"), what
 
 
 @pytest.mark.parametrize("what", ["compare", "channels", "inspect"])
