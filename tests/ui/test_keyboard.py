@@ -40,7 +40,7 @@ _WALK = """() => {
   const style = getComputedStyle(one);
   const around = one.closest("label, .wrap, .block");
   const rings = [style.outlineStyle, around && getComputedStyle(around).outlineStyle];
-  const ring = rings.some((ring) => ring && ring !== "none") || style.boxShadow !== "none" || one.matches("input");
+  const ring = rings.some((ring) => ring && ring !== "none") || style.boxShadow !== "none";
   return ring ? "seen" : one.outerHTML.slice(0, 160);
 }"""
 
