@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from camapp.evaluation.report import Report
     from camapp.evaluation.run import evaluate
     from camapp.explainer import explain
-    from camapp.explanation import Explanation, Prediction, SavedFiles
+    from camapp.explanation import Explanation, Prediction
     from camapp.faithfulness import Faithfulness, check_faithfulness
     from camapp.features import FeatureExtractor, Features
     from camapp.features.activations import ActivationExtractor
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from camapp.hooks.manager import HookManager
     from camapp.hooks.report import Snapshot
     from camapp.images.decode import Limits, Picture, decode
+    from camapp.images.saved import SavedFiles
     from camapp.inspection import Inspection, inspect_pictures
     from camapp.loading import load_model
     from camapp.patches import PatchSimilarity, patch_similarity
@@ -92,7 +93,7 @@ _HOMES = {
     "Picture": "camapp.images.decode",
     "Prediction": "camapp.explanation",
     "Report": "camapp.evaluation.report",
-    "SavedFiles": "camapp.explanation",
+    "SavedFiles": "camapp.images.saved",
     "Snapshot": "camapp.hooks.report",
     "StoppedError": "camapp.errors",
     "StoreError": "camapp.errors",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,7 +14,9 @@ from PIL import Image
 from camapp.cam.result import normalised_maps
 from camapp.errors import UsageError
 from camapp.explanation import RANDOM_WEIGHTS, Explanation
+from camapp.files import safe_stem
 from camapp.images.render import ALPHA, checked_paint, overlay, stamp
+from camapp.images.saved import SavedFiles, checked_stem, save_map
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,3 +92,29 @@ class Contrast:
             signed=True,
         )
         return Image.fromarray(stamp(painted, RANDOM_WEIGHTS) if self.explanation.random_weights else painted)
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        stem: str | None = None,
+        alpha: float = ALPHA,
+        hide_below: float = 0.0,
+    ) -> SavedFiles:
+        """Write overlay (PNG), heatmap (16-bit PNG, -1 = 0, 0 = 32768, 1 = 65535) and values (.npy, float32).
+
+        Args:
+            folder: made if missing.
+            stem: how the files' names begin, before ``-difference``; the picture's name by default.
+            alpha: as in ``overlay``.
+            hide_below: as in ``overlay``.
+
+        Raises:
+            UsageError: a stem with a folder in it; an alpha or a threshold outside 0-1.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = safe_stem(self.explanation.picture.name) if stem is None else checked_stem(stem)
+        values = self.heatmap()
+        painted = self.overlay(alpha=alpha, hide_below=hide_below)
+        return save_map(folder, f"{stem}-difference", painted, values, (values + 1) / 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 import json
 import os
 from collections.abc import Sequence
@@ -21,7 +20,8 @@ from camapp.errors import UsageError
 from camapp.files import safe_name, safe_stem, write_atomically
 from camapp.images.decode import Picture
 from camapp.images.geometry import Geometry
-from camapp.images.render import ALPHA, checked_paint, heatmap_16bit, overlay, png_bytes, stamp
+from camapp.images.render import ALPHA, checked_paint, overlay, png_bytes, stamp
+from camapp.images.saved import SavedFiles, checked_stem, save_map
 from camapp.version import versions
 
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
@@ -45,15 +45,6 @@ class Prediction:
 
     def __str__(self) -> str:
         return self.label if np.isnan(self.probability) else f"{self.label} {self.probability:.1%}"
-
-
-@dataclass(frozen=True)
-class SavedFiles:
-    """The files of one explained class."""
-
-    overlay: Path
-    heatmap: Path
-    values: Path
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,20 +194,14 @@ class Explanation:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        stem = safe_stem(self.picture.name) if stem is None else stem
-        if Path(stem).name != stem:
-            raise UsageError(f'stem="{stem}" is not a file name; give one without folders.')
+        stem = safe_stem(self.picture.name) if stem is None else checked_stem(stem)
         saved = []
         for k, explained in enumerate(self.classes):
             base = f"{stem}-{k + 1}-{safe_name(explained.label)[:40]}"
-            files = SavedFiles(folder / f"{base}.overlay.png", folder / f"{base}.heatmap.png", folder / f"{base}.npy")
             heatmap = self.heatmap(k)
             self.peak(k)  # while the heatmap is at hand: the JSON wants it
             painted = self.overlay(k, alpha=alpha, colormap=colormap, hide_below=hide_below)
-            write_atomically(files.overlay, png_bytes(np.asarray(painted)))
-            write_atomically(files.heatmap, png_bytes(heatmap_16bit(heatmap)))
-            write_atomically(files.values, _npy_bytes(heatmap))
-            saved.append(files)
+            saved.append(save_map(folder, base, painted, heatmap, heatmap))
         text = json.dumps(self.to_dict(saved), indent=2, ensure_ascii=False)
         write_atomically(folder / f"{stem}.json", text.encode())
         return saved
@@ -293,9 +278,3 @@ def _prediction_dict(prediction: Prediction) -> dict[str, Any]:
 def _finite(number: float) -> float | None:
     """A number that JSON can hold: it has no NaN and no infinity."""
     return float(number) if np.isfinite(number) else None
-
-
-def _npy_bytes(values: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, values)
-    return buffer.getvalue()

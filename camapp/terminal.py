@@ -14,7 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from camapp.explanation import Explanation, SavedFiles
+    from camapp.contrast import Contrast
+    from camapp.explanation import Explanation
+    from camapp.images.saved import SavedFiles
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -34,9 +36,12 @@ def with_progress(names: list[str]) -> Iterator[str]:
             progress.advance(task)
 
 
-def as_object(name: str, explanation: Explanation, saved: list[SavedFiles]) -> dict[str, Any]:
-    """One picture as ``--json`` prints it."""
+def as_object(
+    name: str, explanation: Explanation, saved: list[SavedFiles], apart: SavedFiles | None = None
+) -> dict[str, Any]:
+    """One picture as ``--json`` prints it; ``apart`` are the files of the difference of two classes."""
     facts = explanation.to_dict()
+    contrast = {} if apart is None else {"contrast": {"overlay": str(apart.overlay), "heatmap": str(apart.heatmap)}}
     return {
         "input": name,
         "model": explanation.model,
@@ -55,6 +60,7 @@ def as_object(name: str, explanation: Explanation, saved: list[SavedFiles]) -> d
             }
             for one, files in zip(facts["maps"], saved, strict=True)
         ],
+        **contrast,
         "notes": facts["notes"],
         "seconds": facts["seconds"],
     }
@@ -72,6 +78,13 @@ def print_explanation(name: str, explanation: Explanation, saved: list[SavedFile
         out.print(f"    {escape(str(files.overlay))}")
     for note in explanation.notes:
         out.print(f"  note: {escape(note)}", style="yellow")
+
+
+def print_contrast(contrast: Contrast, saved: SavedFiles) -> None:
+    """What sets two classes apart, in words."""
+    told = f"blank map, {contrast.reason}" if contrast.reason else "orange speaks for the first, blue for the second"
+    out.print(f"  {escape(f'{contrast.label}: {told}')}")
+    out.print(f"    {escape(str(saved.overlay))}")
 
 
 def report_failure(name: str, error: Exception | str, as_json: bool = False) -> None:

@@ -79,6 +79,32 @@ def test_the_shell_and_python_give_the_same_pixels(tmp_path: Path) -> None:
     assert np.abs(painted - np.asarray(explanation.overlay()).astype(int)).max() <= 1
 
 
+def test_what_sets_two_classes_apart_is_written_too_and_is_that_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cat = ASSETS / "chelsea.jpg"
+    call = ("explain", cat, "--target", "tabby", "--target", "lynx", "--contrast", "--out", tmp_path)
+    code, printed, _ = in_process(monkeypatch, capsys, *call)
+    assert code == 0
+    assert "tabby − lynx: orange speaks for the first" in printed
+    explanation = camapp.explain("efficientnet_lite0", cat, targets=["tabby", "lynx"])
+    expected = camapp.Contrast(explanation).heatmap()
+    np.testing.assert_array_equal(np.load(tmp_path / "chelsea-difference.npy"), expected)
+    code, printed, _ = in_process(monkeypatch, capsys, *call, "--json")
+    assert Path(json.loads(printed)["contrast"]["overlay"]).is_file()
+
+
+@pytest.mark.parametrize("targets", [(), ("--target", "tabby"), ("--top-k", "3"), ("-t", "1", "-t", "2", "-t", "3")])
+def test_a_contrast_of_anything_but_two_classes_is_refused(
+    targets: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ("explain", ASSETS / "chelsea.jpg", "--contrast", *targets, "--out", tmp_path / "new")
+    code, _, complained = in_process(monkeypatch, capsys, *call)
+    assert code == 2
+    assert "give two" in complained
+    assert not (tmp_path / "new").exists()
+
+
 def test_every_odd_picture_is_explained_or_refused_in_one_line_and_the_good_ones_are_done(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from camapp.backbones.load import LoadedModel
@@ -112,3 +115,20 @@ def test_signed_opacity_is_the_same_for_both_signs_and_none_at_zero() -> None:
 def test_two_different_classes_are_needed(model: LoadedModel, picture: np.ndarray, a: int, b: int) -> None:
     with pytest.raises(UsageError, match="Explain two classes"):
         Contrast(explain(model, picture, targets=["red", "green"], layer="features"), a, b)
+
+
+def test_its_files_hold_the_signed_map(model: LoadedModel, picture: np.ndarray, tmp_path: Path) -> None:
+    contrast = Contrast(explain(model, picture, targets=["red", "green"], layer="features"))
+    saved = contrast.save(tmp_path / "new", stem="both")
+    assert [path.name for path in (saved.overlay, saved.heatmap, saved.values)] == [
+        "both-difference.overlay.png",
+        "both-difference.heatmap.png",
+        "both-difference.npy",
+    ]
+    np.testing.assert_array_equal(np.load(saved.values), contrast.heatmap())
+    with Image.open(saved.heatmap) as levels:
+        assert np.asarray(levels)[0, [0, 7]].tolist() == [65535, round(0.25 * 65535)]
+    with Image.open(saved.overlay) as painted:
+        np.testing.assert_array_equal(np.asarray(painted), np.asarray(contrast.overlay()))
+    with pytest.raises(UsageError, match="without folders"):
+        contrast.save(tmp_path, stem="../out")

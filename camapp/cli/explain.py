@@ -10,7 +10,15 @@ import typer
 
 from camapp.cli.options import SOME_FAILED, DeviceOption, FitOption, ModelOption, ModelsOption, RandomOption, load
 from camapp.errors import DecodeError, StoppedError, UsageError
-from camapp.terminal import as_object, complain, print_explanation, print_object, report_failure, with_progress
+from camapp.terminal import (
+    as_object,
+    complain,
+    print_contrast,
+    print_explanation,
+    print_object,
+    report_failure,
+    with_progress,
+)
 
 if TYPE_CHECKING:
     from camapp.images.decode import Picture
@@ -37,6 +45,9 @@ def explain(
         float | None, typer.Option(help="Seconds a picture after which a slow method gives up.")
     ] = None,
     hide_below: Annotated[float, typer.Option(help="Show the picture where the map is below this, 0 to 1.")] = 0.0,
+    contrast: Annotated[
+        bool, typer.Option("--contrast", help="Of two classes: also what sets the first apart from the second.")
+    ] = False,
     fit: FitOption = None,
     device: DeviceOption = "auto",
     models: ModelsOption = None,
@@ -45,6 +56,7 @@ def explain(
     """Write heatmaps of pictures: overlay, 16-bit heatmap, values and facts for each explained class."""
     from camapp.cam.methods import find_method
     from camapp.cam.targets import TopClasses
+    from camapp.contrast import Contrast
     from camapp.explainer import checked_paintable
     from camapp.explainer import explain as explain_picture
     from camapp.files import safe_stem, unused_stem
@@ -54,6 +66,8 @@ def explain(
     # What can be wrong about the options is found before the first picture.
     if target and top_k is not None:
         raise UsageError("--target and --top-k exclude each other: give the classes, or how many of the likeliest.")
+    if contrast and len(target or ()) != 2 and (target or top_k != 2):
+        raise UsageError("--contrast sets two classes apart: give two, --target A --target B, or --top-k 2.")
     checked_paint(alpha, colormap, hide_below)
     look = checked_paintable(sign, normalize)
     how = None if fit is None else checked_fit(fit)
@@ -80,10 +94,14 @@ def explain(
             continue
         stem = unused_stem(safe_stem(picture.name), used)
         saved = explanation.save(folder, stem=stem, alpha=alpha, colormap=colormap, hide_below=hide_below)
+        both = Contrast(explanation) if contrast else None
+        apart = None if both is None else both.save(folder, stem=stem, alpha=alpha, hide_below=hide_below)
         if as_json:
-            print_object(as_object(name, explanation, saved))
+            print_object(as_object(name, explanation, saved, apart))
         else:
             print_explanation(name, explanation, saved)
+            if both is not None and apart is not None:
+                print_contrast(both, apart)
     if failed:
         rest = f"; the results for the others are in {folder}" if failed < len(pictures) else ""
         complain(f"{failed} of {len(pictures)} pictures failed{rest}")

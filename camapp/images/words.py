@@ -22,6 +22,21 @@ def describe_map(heatmap: np.ndarray, blank: str | None) -> str:
     return f"Hottest {place_of(heatmap)}; the top 10% covers {covered} of the picture."
 
 
+def describe_difference(heatmap: np.ndarray, a: str, b: str) -> str:
+    """Where more speaks for one class, painted orange, and where for another, painted blue.
+
+    Args:
+        heatmap: (H, W) in [-1, 1], of any size that has the picture's aspect; positive where more speaks for ``a``.
+        a: the name of one class.
+        b: the name of the other.
+    """
+    sides = []
+    for color, label, side in (("Orange", a, heatmap), ("Blue", b, -heatmap)):
+        strongest = f"{color} speaks for {label}, strongest {place_of(side)}."
+        sides.append(strongest if side.max() > 0 else f"Nowhere does more speak for {label}.")
+    return " ".join(sides)
+
+
 def place_of(heatmap: np.ndarray) -> str:
     """Where a map (H, W) is largest, in parts of its width and height."""
     height, width = heatmap.shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from camapp.images.words import describe_map, peak_of, place_of
+from camapp.images.words import describe_difference, describe_map, peak_of, place_of
 
 
 def test_the_hottest_place_is_told_by_its_centre_and_the_hot_part_by_its_share() -> None:
@@ -24,3 +24,12 @@ def test_little_is_not_told_as_nothing() -> None:
 
 def test_a_blank_map_says_why() -> None:
     assert describe_map(np.zeros((2, 2)), "no gradient.") == "The map is blank: no gradient."
+
+
+def test_a_difference_tells_both_sides_and_where_there_is_none() -> None:
+    heatmap = np.zeros((10, 10))
+    heatmap[2, 4] = 1
+    told = describe_difference(heatmap, "cat", "dog")
+    assert told == "Orange speaks for cat, strongest at 45% across, 25% down. Nowhere does more speak for dog."
+    heatmap[9, 0] = -0.5
+    assert "Blue speaks for dog, strongest at 5% across, 95% down." in describe_difference(heatmap, "cat", "dog")

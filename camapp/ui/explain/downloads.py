@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from functools import partial
@@ -15,6 +14,7 @@ from camapp.errors import UsageError
 from camapp.explanation import Explanation
 from camapp.files import safe_name, safe_stem
 from camapp.images.render import ALPHA, heatmap_16bit, png_bytes
+from camapp.images.saved import npy_bytes
 from camapp.ui.frame.results import Results
 
 Query = Mapping[str, str]
@@ -63,9 +63,7 @@ def _heatmap(explanation: Explanation, query: Query) -> bytes:
 
 
 def _values(explanation: Explanation, query: Query) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, _map_of(explanation, query))
-    return buffer.getvalue()
+    return npy_bytes(_map_of(explanation, query))
 
 
 def _summary(explanation: Explanation, query: Query) -> bytes:

@@ -24,7 +24,8 @@ def python_of(explained: Explained) -> str:
     lines = [f"    {one}{'' if one.startswith('targets') else ','}" for one in arguments]
     lines += [f"    {name}={value!r}," for name, value in options.items()]
     body = "\n".join(lines)
-    shown = "camapp.Contrast(explanation).overlay().show()" if len(targets) > 1 else "explanation.overlay().show()"
+    both = 'contrast = camapp.Contrast(explanation)\ncontrast.overlay().show()\ncontrast.save("heatmaps")'
+    shown = both if len(targets) > 1 else "explanation.overlay().show()"
     call = f"explanation = camapp.explain(\n{body}\n)\n{shown}\n"
     return f'{model.hint}import camapp\n\n{call}explanation.save("heatmaps")\n'
 
@@ -38,6 +39,8 @@ def command_of(explained: Explained) -> str:
     for name, value in options.items():
         for each in value if isinstance(value, list) else [value]:
             words += [f"--{name}", each]
+    if len(explanation) > 1:
+        words.append("--contrast")
     return shlex.join(words)
 
 
