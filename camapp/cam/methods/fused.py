@@ -51,7 +51,7 @@ class Fused(Method):
     """
 
     name = "fused"
-    title = "Fused"
+    title = "Sharper (fused)"
     cost = "one forward and one backward, of two pictures"
     differentiable = True
     fuse = "geometric"

@@ -24,8 +24,9 @@ from camapp.ui.batch.view import Row, batch_view, finished_row, table_notes, vie
 from camapp.ui.batch.working import Finished, work_through
 from camapp.ui.environment import new_result_folder
 from camapp.ui.frame.calls import CalledModel
+from camapp.ui.frame.classes import TOP_PREDICTION, chosen_class, is_top
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
-from camapp.ui.frame.selection import TOP_PREDICTION, Update
+from camapp.ui.frame.selection import Update
 from camapp.ui.frame.tab import Frame, Tab
 
 READY = "Ready. Add up to 50 pictures, or one .zip of them."
@@ -57,7 +58,7 @@ class BatchTab(Tab):
         )
         with gr.Accordion("A class for each file (CSV)", open=False, elem_id="batch-classes"):
             self.table = NamedFiles(
-                label="A table with a column of files and one of classes",
+                label="Columns: file (or path, name) and class (or label, target)",
                 file_count="single",
                 file_types=[".csv", ".tsv"],
                 elem_id="batch-table",
@@ -187,12 +188,12 @@ class BatchTab(Tab):
             path.write_bytes(content)
             target = self._target_of(run, item.name, model)
         selection = self.frame.selection
-        return {selection.picture: str(path), selection.target: target, self.frame.navigation: "explain"}
+        return {selection.picture: str(path), selection.target: chosen_class(target), self.frame.navigation: "explain"}
 
     def _target_of(self, run: Run, name: str, model: str) -> int:
         """The class that a picture was explained for, where it is one of the model chosen now."""
         wanted = run.classes.classes.get(name) if run.classes else run.choices.target
-        if model != run.choices.model or wanted in (None, "", TOP_PREDICTION):
+        if model != run.choices.model or wanted is None or is_top(wanted):
             return TOP_PREDICTION
         return self.frame.pool.load(model).class_index(wanted)
 
@@ -258,7 +259,8 @@ class _Shown:
         if left:
             why = "Stopped" if self._run.stopping.is_set() else "Ended"
             text = f"{why} after {seconds}: {view['counts']}. The archive has what is done."
-        return {self._tab.view: view, self._tab.status: status_line("done", text)}
+        whole = all(row["status"] == "done" for row in self._rows)
+        return {self._tab.view: view, self._tab.status: status_line("done" if whole else "partly", text)}
 
     def _made(self, phase: str, archive_bytes: int = 0) -> dict[str, Any]:
         return view_of(

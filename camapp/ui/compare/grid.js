@@ -77,7 +77,7 @@ function drawCells() {
   );
 }
 
-const acrossOf = (count) => (count <= 4 ? count : 3);
+const acrossOf = (count) => (count === 4 ? 2 : Math.min(count, 3));
 
 function cellOf(cell, number, flow) {
   const name = make("span", { class: "grid-name", title: cell.title });

@@ -22,6 +22,7 @@ const SHAPES = [
 ];
 const MARGIN = { left: 54, right: 14, top: 12, bottom: 44 };
 const FACE = 30;
+const FEW = 60; // of so many, faces hide each other little
 
 let view = null; // the value on show
 let layer = null; // the layer on show
@@ -29,6 +30,7 @@ let places = []; // of each picture in the plot
 let current = null; // the row chosen
 let alone = null; // the class seen alone
 let sheet = null; // address of the sprite
+let asked = false; // whether somebody said if the pictures are to be shown
 
 const labelOf = (row) => (view.labels ? view.labels[row] : "");
 const looksOf = (place) => ({ shape: SHAPES[place % 10], color: COLORS[(place + 3 * Math.floor(place / 10)) % 10] });
@@ -64,6 +66,7 @@ function show() {
   const bytes = Uint8Array.from(atob(view.sprite.jpeg), (letter) => letter.charCodeAt(0));
   sheet = URL.createObjectURL(new Blob([bytes], { type: "image/jpeg" }));
   [current, alone] = [null, null];
+  if (!asked) faces.checked = view.pictures.length <= FEW;
   layerBox.replaceChildren(...view.layers.map((one, place) => new Option(one.name, place)));
   part("layer").hidden = view.layers.length < 2;
   showLayer();
@@ -295,7 +298,10 @@ plot.addEventListener("keydown", (event) => {
   choose(way ? (current === null ? 0 : next(way)) : jump);
 });
 layerBox.addEventListener("change", showLayer);
-faces.addEventListener("change", draw);
+faces.addEventListener("change", () => {
+  asked = true;
+  draw();
+});
 new ResizeObserver(() => view && draw()).observe(stage);
 
 watch("value", show);

@@ -88,7 +88,7 @@ def _layer(extraction: Extraction, name: str, info: FeatureInfo) -> dict[str, An
         "name": name,
         "from": f"{info.layer} ({info.kind})" if info.layer != name else info.kind,
         "shape": " × ".join(map(str, info.shape)),
-        "pool": info.pool,
+        "pool": "not needed" if info.pool == "none" and len(info.shape) == 1 else info.pool,
         "size": " × ".join(f"{side:,}" for side in info.size) or "1",
         "norm": f"{seen.mean_norm:.3g}",
         "deviation": f"{seen.norm_deviation:.2g}",

@@ -35,6 +35,8 @@ def theme() -> gr.themes.Base:
         block_title_text_color_dark="*neutral_200",
         input_placeholder_color="*neutral_500",
         input_placeholder_color_dark="*neutral_400",
+        checkbox_border_color="*neutral_500",
+        checkbox_border_color_dark="*neutral_400",
         button_primary_background_fill="*primary_600",
         button_primary_background_fill_hover="*primary_700",
         button_primary_background_fill_dark="*primary_600",

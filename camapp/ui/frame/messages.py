@@ -42,7 +42,7 @@ def status_bar(elem_id: str, ready: str = READY) -> gr.HTML:
 
 
 def status_line(state: str, text: str = READY) -> dict[str, str]:
-    """A value of a status bar: one of ready, running, done, error; and a sentence."""
+    """A value of a status bar: one of ready, running, done, partly (done with failures), error; and a sentence."""
     return {"state": state, "text": text}
 
 
