@@ -13,8 +13,9 @@ from camapp.batch.live.class_table import TableClasses
 from camapp.cam.methods import find_method
 from camapp.errors import UsageError, did_you_mean
 from camapp.ui.batch.files import NamedFile
+from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.selection import MOST_LAYERS, TOP_PREDICTION
+from camapp.ui.frame.selection import MOST_LAYERS
 
 # Seconds for a whole batch, so that others get their turn on the day as well as in the queue.
 DEADLINE = 600.0
@@ -96,7 +97,6 @@ class BatchChoices:
         # The page always sends a layer: the recommended one means the method's own choice, which may be several.
         recommended = [layer.name for layer in pool.layers(self.model) if layer.recommended]
         own = not kind.takes_layer or list(self.layers) in ([], recommended)
-        top = self.target in (TOP_PREDICTION, str(TOP_PREDICTION), "", None)
-        targets: Any = (None if top else self.target) if classes is None else classes.classes
+        targets: Any = (None if is_top(self.target) else self.target) if classes is None else classes.classes
         layer = None if own else list(self.layers)
         return model, PictureExplainer(model, method=kind.name, layer=layer, targets=targets, deadline=DEADLINE)

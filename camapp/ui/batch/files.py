@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import gradio as gr
-from gradio import component_meta
 from gradio.data_classes import ListFiles
 
+from camapp.ui.frame.component import own_component
 from camapp.ui.frame.uploads import uploaded
 
 _LONGEST_NAME = 255
@@ -28,33 +28,27 @@ class NamedFile:
     name: str
 
 
-# Gradio 6.31 writes a .pyi, a copy of the module's source, beside each module that subclasses a component: not ours.
-_write_stub = component_meta.create_or_modify_pyi
-component_meta.create_or_modify_pyi = lambda *_: None
+with own_component():
 
+    class NamedFiles(gr.File):
+        """``gr.File`` whose value is a list of ``NamedFile``, also of a single file.
 
-class NamedFiles(gr.File):
-    """``gr.File`` whose value is a list of ``NamedFile``, also of a single file.
+        Gradio keeps an upload under a name without brackets and the like ("photo (1).jpg" becomes "photo 1.jpg"),
+        which a table of classes would not know.
+        """
 
-    Gradio keeps an upload under a name without brackets and the like ("photo (1).jpg" becomes "photo 1.jpg"), which a
-    table of classes would not know.
-    """
+        # no __init__ of its own: Gradio 6.31 tells the page only of the arguments in the signature of the class itself
+        is_template = True  # else the page asks for a custom component's JavaScript, and never finishes loading (6.31)
 
-    # no __init__ of its own: Gradio 6.31 tells the page only of the arguments in the signature of the class itself
-    is_template = True  # else the page asks for a custom component's JavaScript, and never finishes loading (6.31)
+        def preprocess(self, payload: Any) -> list[NamedFile]:  # type: ignore[override]
+            """The uploads, each known to be one."""
+            files = payload if isinstance(payload, ListFiles) else [payload]
+            return [_named(file) for file in files if file is not None]
 
-    def preprocess(self, payload: Any) -> list[NamedFile]:  # type: ignore[override]
-        """The uploads, each known to be one."""
-        files = payload if isinstance(payload, ListFiles) else [payload]
-        return [_named(file) for file in files if file is not None]
-
-    def example_payload(self) -> Any:
-        """What the description of the API shows; Gradio's own example is a URL, which is not taken."""
-        example = {"path": "picture.jpg", "meta": {"_type": "gradio.FileData"}}
-        return example if self.file_count == "single" else [example]
-
-
-component_meta.create_or_modify_pyi = _write_stub
+        def example_payload(self) -> Any:
+            """What the description of the API shows; Gradio's own example is a URL, which is not taken."""
+            example = {"path": "picture.jpg", "meta": {"_type": "gradio.FileData"}}
+            return example if self.file_count == "single" else [example]
 
 
 def _named(file: Any) -> NamedFile:

@@ -12,9 +12,9 @@ from camapp.comparison import MOST_LAYERS, MOST_METHODS, Comparison, compare_map
 from camapp.errors import CamappError, LayerError, UsageError, did_you_mean
 from camapp.patches import PatchSimilarity, patch_similarity
 from camapp.ui.frame.calls import as_downloaded
+from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
-from camapp.ui.frame.selection import TOP_PREDICTION
 
 # Seconds for all maps of a comparison together, so that others get their turn.
 DEADLINE = 180.0
@@ -59,7 +59,7 @@ class CompareChoices:
         """Whether layers and class are the model's own, and not still those of the model chosen before."""
         try:
             known = {layer.name for layer in pool.layers(self.model)}
-            if not _is_top(self.target):
+            if not is_top(self.target):
                 pool.load(self.model).class_index(self.target)
         except CamappError:
             return False
@@ -116,7 +116,7 @@ def compare_choices(pool: ModelPool, choices: CompareChoices, task: Task[Any]) -
         methods=list(choices.methods),
         # the recommended one means the method's own choice, which may be several, as in the Explain tab
         layers=[None if name in best else name for name in choices.layers] or None,
-        targets=None if _is_top(choices.target) else model.class_index(choices.target),
+        targets=None if is_top(choices.target) else model.class_index(choices.target),
         progress=task.progress,
         deadline=DEADLINE,
         cancel=task.cancelled,
@@ -156,10 +156,6 @@ def known_layer(name: str, layers: Sequence[LayerInfo], model: str) -> None:
     names = [layer.name for layer in layers]
     if name not in names:
         raise LayerError(f'{model} has no layer "{name[:200]}" with a map.{did_you_mean(name[:200], names)}')
-
-
-def _is_top(target: int | str | None) -> bool:
-    return target in (TOP_PREDICTION, str(TOP_PREDICTION), "", None)
 
 
 def _detail(layer: LayerInfo | None) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from camapp.patches import PatchSimilarity
 from camapp.ui.compare.choices import Compared
 from camapp.ui.frame.calls import CalledModel, here
+from camapp.ui.frame.classes import TOP_PREDICTION
 from camapp.ui.frame.samples import is_sample
-from camapp.ui.frame.selection import TOP_PREDICTION
 
 
 def copies_of(compared: Compared) -> dict[str, str]:

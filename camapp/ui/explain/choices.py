@@ -15,14 +15,16 @@ from camapp.errors import TargetError, UsageError
 from camapp.explainer import explain
 from camapp.explanation import Explanation
 from camapp.ui.frame.calls import as_downloaded
+from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
-from camapp.ui.frame.selection import MOST_LAYERS, TOP_PREDICTION, class_choices
+from camapp.ui.frame.selection import MOST_LAYERS
 
-_TOP = (TOP_PREDICTION, str(TOP_PREDICTION))
-
-# Nothing to compare with; gr.Dropdown takes None for "nothing chosen".
+# Nothing to compare with.
 NO_RIVAL = -2
+
+# What may be chosen to compare with, beside the classes.
+RIVALS = (("Nothing", NO_RIVAL), ("The next likeliest class", TOP_PREDICTION))
 
 # The model card's own way to fit a picture.
 OWN_FIT = "model"
@@ -146,24 +148,15 @@ def _fit(choices: Choices) -> Any:
 
 def _targets(model: LoadedModel, choices: Choices) -> int | list[int] | TopClasses:
     """The class to explain, or two of them."""
-    top = choices.target in (*_TOP, "", None)
+    top, next_likeliest = is_top(choices.target), is_top(choices.rival)
     if choices.rival in (NO_RIVAL, str(NO_RIVAL), "", None):
         return TopClasses(1) if top else model.class_index(choices.target)
-    if top and choices.rival in _TOP:
+    if top and next_likeliest:
         return TopClasses(2)
     ranked = [one.index for one in explain(model, choices.picture or "", fit=_fit(choices)).predictions]
     target = ranked[0] if top else model.class_index(choices.target)
     others = [index for index in ranked if index != target]
-    rival = others[0] if choices.rival in _TOP else model.class_index(choices.rival)
+    rival = others[0] if next_likeliest else model.class_index(choices.rival)
     if rival == target:
         raise TargetError(f"{model.label(target)} is compared with itself: choose another class to compare with.")
     return [target, rival]
-
-
-def rival_choices(labels: tuple[str, ...]) -> dict[str, Any]:
-    """Choices and value of the control for a class to compare with."""
-    classes = class_choices(labels)["choices"][1:]
-    return {
-        "choices": [("Nothing", NO_RIVAL), ("The next likeliest class", TOP_PREDICTION), *classes],
-        "value": NO_RIVAL,
-    }

@@ -10,15 +10,16 @@ import gradio as gr
 from camapp.errors import UsageError
 from camapp.faithfulness import check_faithfulness
 from camapp.ui.explain.check import check_of, check_view
-from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, Choices, explain_choices, rival_choices
+from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, RIVALS, Choices, explain_choices
 from camapp.ui.explain.downloads import keep_explanation
 from camapp.ui.explain.summary import done_text, summary, summary_of
 from camapp.ui.explain.viewer import view_of, viewer
+from camapp.ui.frame.classes import TOP_PREDICTION, chosen_class, class_picker, class_value
 from camapp.ui.frame.events import trigger_of
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.samples import sample_path
 from camapp.ui.frame.scheduler import ReplacedError
-from camapp.ui.frame.selection import TOP_PREDICTION, Update
+from camapp.ui.frame.selection import Update
 from camapp.ui.frame.tab import STALE, Tab
 
 _CHECK_SECONDS = 120.0
@@ -42,12 +43,8 @@ class ExplainTab(Tab):
     def draw_controls(self) -> None:
         """What only this tab asks: a class to compare with, how the picture is fitted, which evidence is shown."""
         pool = self.frame.pool
-        self.rival = gr.Dropdown(
-            **rival_choices(pool.labels(pool.default)),
-            label="Compare with",
-            info="A − B shows what sets them apart.",
-            elem_id="rival",
-        )
+        classes = class_value(pool.default, pool.labels(pool.default))
+        self.rival = class_picker("Compare with", classes, RIVALS, elem_id="rival")
         with gr.Accordion("More", open=False, elem_id="more"):
             self.fit = gr.Dropdown(
                 [
@@ -90,7 +87,8 @@ class ExplainTab(Tab):
         rival = query.get("vs", "")
         if rival:
             known = rival == str(TOP_PREDICTION)
-            updates[self.rival] = TOP_PREDICTION if known else self.frame.pool.load(model).class_index(rival)
+            index = TOP_PREDICTION if known else self.frame.pool.load(model).class_index(rival)
+            updates[self.rival] = class_value(model, self.frame.pool.labels(model), index)
         for name, control, usual in (("fit", self.fit, OWN_FIT), ("sign", self.sign, "positive")):
             value = query.get(name, usual)
             allowed = [choice for _, choice in control.choices]
@@ -113,10 +111,11 @@ class ExplainTab(Tab):
             self.run.click,
             trigger_of(selection.layers, "pick"),
             trigger_of(selection.method, "pick"),
-            selection.target.input,
+            trigger_of(selection.target, "pick"),
+            trigger_of(self.rival, "pick"),
         ]
         gr.on(
-            [*triggers, self.rival.input, self.fit.input, self.sign.input],
+            [*triggers, self.fit.input, self.sign.input],
             self.explain_again,
             chosen,
             shown,
@@ -153,7 +152,7 @@ class ExplainTab(Tab):
 
     def explain_new(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Explain a new picture: its own top prediction, not a class that was chosen for the one before."""
-        also = {self.frame.selection.target: TOP_PREDICTION, self.rival: NO_RIVAL}
+        also = {self.frame.selection.target: chosen_class(TOP_PREDICTION), self.rival: chosen_class(NO_RIVAL)}
         if given[self.frame.navigation] != self.name:
             yield {**also, self.viewer: STALE}
             return
@@ -162,7 +161,9 @@ class ExplainTab(Tab):
     def explain_class(self, given: Given, event: gr.EventData, request: gr.Request) -> Iterator[Update]:
         """Explain one of the predicted classes."""
         target = sent(event, "index")
-        yield from self._steps(self._choices(given, target=target), request, {self.frame.selection.target: target})
+        yield from self._steps(
+            self._choices(given, target=target), request, {self.frame.selection.target: chosen_class(target)}
+        )
 
     def explain_with_model(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Offer another model's layers, methods and classes, and explain the picture with it."""
@@ -170,7 +171,7 @@ class ExplainTab(Tab):
         if not self.frame.pool.is_loaded(choices.model):
             yield {self.status: status_line("running", "Loading the model…")}
         try:
-            updates = self.frame.selection.switched_to(choices.model, choices.method)
+            updates = self.frame.selection.switched_to(choices.model, choices.method) | self.offer_rivals(choices.model)
         except Exception as error:
             message, shown = worded(error)
             yield self._failed(message)
@@ -185,7 +186,7 @@ class ExplainTab(Tab):
     def offer_rivals(self, model: str) -> Update:
         """Another model's classes to compare with, whoever chose the model."""
         with in_words():
-            return {self.rival: gr.Dropdown(**rival_choices(self.frame.pool.labels(model)))}
+            return {self.rival: class_value(model, self.frame.pool.labels(model))}
 
     def check_map(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Delete and insert what the map marks, beside random maps."""

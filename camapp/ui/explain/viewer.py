@@ -11,7 +11,7 @@ import numpy as np
 from camapp.contrast import Contrast
 from camapp.explanation import Explanation
 from camapp.images.render import COLORMAPS, VEIL, levels_of
-from camapp.images.words import describe_map, peak_of, place_of
+from camapp.images.words import describe_difference, describe_map, peak_of
 from camapp.ui.frame.look import encoded_colormaps
 from camapp.ui.frame.pictures import jpeg_url, png_url
 
@@ -79,12 +79,13 @@ def _map_of(heatmap: np.ndarray, label: str, blank: str | None) -> dict[str, Any
 
 def _signed_map_of(heatmap: np.ndarray, contrast: Contrast) -> dict[str, Any]:
     a, b = (contrast.explanation.classes[k].label for k in (contrast.a, contrast.b))
-    words = f"Orange speaks for {a}, strongest {place_of(heatmap)}; blue for {b}, strongest {place_of(-heatmap)}."
     return {
         "levels": png_url(levels_of((heatmap + 1) / 2)),
-        "peak": list(peak_of(heatmap)),
+        "peak": list(peak_of(np.abs(heatmap))),
         "label": contrast.label,
-        "alternative": f"The map is blank: {contrast.reason}." if contrast.reason else words,
+        "alternative": f"The map is blank: {contrast.reason}."
+        if contrast.reason
+        else describe_difference(heatmap, a, b),
         "blank": contrast.reason,
         "signed": True,
     }

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import gradio as gr
 
 from camapp.errors import CamappError, UsageError, did_you_mean
+from camapp.ui.frame.classes import class_value
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.picker import picker_value
 from camapp.ui.frame.samples import sample_path
@@ -72,7 +73,8 @@ def _method(asked: Mapping[str, str], model: str, pool: ModelPool, selection: Se
 def _target(asked: Mapping[str, str], model: str, pool: ModelPool, selection: Selection) -> Update:
     if "class" not in asked:
         return {}
-    return {selection.target: pool.load(model).class_index(asked["class"])}
+    chosen = pool.load(model).class_index(asked["class"])
+    return {selection.target: class_value(model, pool.labels(model), chosen)}
 
 
 def _sample(asked: Mapping[str, str], model: str, pool: ModelPool, selection: Selection) -> Update:

@@ -1,4 +1,5 @@
-// Runs as the body of a function of Gradio's: `props.value` is {options, chosen, most}. Everything is written as text.
+// Runs as the body of a function of Gradio's: `props.value` is {chosen}; from the server also {options, most}, which are
+// taken out of it at once: Gradio 6.31 copies and sends all of it with every event. Everything is written as text.
 
 const { make } = window.camapp;
 const part = (name) => element.querySelector(`.picker-${name}`);
@@ -6,9 +7,22 @@ const [button, panel, search, list] = [part("button"), part("panel"), part("sear
 const title = part("title");
 const name = `picker-${Math.random().toString(36).slice(2)}`;
 
-const several = () => props.value.most > 1;
+let options = [];
+let most = 1;
+
+const several = () => most > 1;
 const inputs = () => [...list.querySelectorAll("input")];
-const optionOf = (value) => props.value.options.find((one) => one.value === value);
+const optionOf = (value) => options.find((one) => one.value === value);
+
+function take() {
+  const { options: given, chosen } = props.value;
+  if (given) {
+    options = given;
+    most = props.value.most;
+    props.value = { chosen };
+  }
+  draw();
+}
 
 function entry(option) {
   const box = make("input", { type: several() ? "checkbox" : "radio", name, value: option.value });
@@ -23,7 +37,7 @@ function entry(option) {
 function draw() {
   list.replaceChildren();
   let group = null;
-  for (const option of props.value.options) {
+  for (const option of options) {
     if (!group || group.dataset.group !== option.group) {
       group = make("fieldset", { "data-group": option.group });
       group.append(make("legend", { class: option.group ? "" : "picker-hidden" }, option.group || title.textContent));
@@ -31,9 +45,9 @@ function draw() {
     }
     group.append(entry(option));
   }
-  search.hidden = props.value.options.length < 10;
+  search.hidden = options.length < 10;
   search.setAttribute("aria-label", `Search: ${title.textContent}`);
-  part("hint").textContent = several() ? `Up to ${props.value.most}.` : "";
+  part("hint").textContent = several() ? `Up to ${most}.` : "";
   part("hint").hidden = !several();
   filter();
   say();
@@ -47,7 +61,7 @@ function say() {
   button.setAttribute("aria-label", `${title.textContent}: ${labels.join(", ") || "none"}`);
   for (const box of inputs()) {
     box.checked = props.value.chosen.includes(box.value);
-    box.disabled = several() && !box.checked && props.value.chosen.length >= props.value.most;
+    box.disabled = several() && !box.checked && props.value.chosen.length >= most;
   }
   element.dataset.chosen = props.value.chosen.join(" ");
 }
@@ -76,13 +90,13 @@ function open(shown) {
 }
 
 function pick(chosen) {
-  props.value = { ...props.value, chosen };
+  props.value = { chosen };
   say();
   trigger("pick", { chosen });
 }
 
 function step(by) {
-  const values = props.value.options.map((one) => one.value);
+  const values = options.map((one) => one.value);
   const at = values.indexOf(props.value.chosen[0]) + by;
   if (values[at] !== undefined) pick([values[at]]);
 }
@@ -92,7 +106,7 @@ search.addEventListener("input", filter);
 list.addEventListener("change", (event) => {
   const box = event.target;
   if (!several()) return pick([box.value]);
-  const chosen = props.value.options.map((one) => one.value).filter((value) =>
+  const chosen = options.map((one) => one.value).filter((value) =>
     value === box.value ? box.checked : props.value.chosen.includes(value),
   );
   if (chosen.length) pick(chosen);
@@ -121,5 +135,5 @@ document.addEventListener("pointerdown", (event) => {
 });
 element.addEventListener("camapp:step", (event) => step(event.detail));
 
-watch("value", draw);
-draw();
+watch("value", take);
+take();

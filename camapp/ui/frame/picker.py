@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio import component_meta
+
+from camapp.ui.frame.component import own_component
 
 _HERE = Path(__file__).parent
 
@@ -61,24 +62,18 @@ def picker_value(options: Iterable[Option], chosen: Sequence[str], *, most: int 
     return {"options": [vars(option) for option in options], "chosen": list(chosen), "most": most}
 
 
-# Gradio 6.31 writes a .pyi, a copy of the module's source, beside each module that subclasses a component: not ours.
-_write_stub = component_meta.create_or_modify_pyi
-component_meta.create_or_modify_pyi = lambda *_: None
+with own_component():
 
+    class Picker(gr.HTML):
+        """``gr.HTML`` that hands an event the names picked, and nothing else of what a request claims."""
 
-class Picker(gr.HTML):
-    """``gr.HTML`` that hands an event the names picked, and nothing else of what a request claims; see ``picker``."""
+        is_template = True  # else the page asks for a custom component's JavaScript, and never finishes loading (6.31)
 
-    is_template = True  # else the page asks for a custom component's JavaScript, and never finishes loading (6.31)
-
-    def preprocess(self, payload: Any) -> list[str]:  # type: ignore[override]
-        """The names picked, as text."""
-        chosen = payload.get("chosen") if isinstance(payload, dict) else None
-        if not isinstance(chosen, list) or len(chosen) > _MOST_PICKED:
-            raise gr.Error("The request says nothing of what is picked.", print_exception=False)
-        if any(not isinstance(one, str) or len(one) > _LONGEST_NAME for one in chosen):
-            raise gr.Error("The request picks something that is no name.", print_exception=False)
-        return list(dict.fromkeys(chosen))
-
-
-component_meta.create_or_modify_pyi = _write_stub
+        def preprocess(self, payload: Any) -> list[str]:  # type: ignore[override]
+            """The names picked, as text."""
+            chosen = payload.get("chosen") if isinstance(payload, dict) else None
+            if not isinstance(chosen, list) or len(chosen) > _MOST_PICKED:
+                raise gr.Error("The request says nothing of what is picked.", print_exception=False)
+            if any(not isinstance(one, str) or len(one) > _LONGEST_NAME for one in chosen):
+                raise gr.Error("The request picks something that is no name.", print_exception=False)
+            return list(dict.fromkeys(chosen))

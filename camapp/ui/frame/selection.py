@@ -9,13 +9,11 @@ import gradio as gr
 
 from camapp.backbones.layers import LayerInfo
 from camapp.cam.methods import METHODS
+from camapp.ui.frame.classes import class_picker, class_value
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.picker import Option, picker, picker_value
 from camapp.ui.frame.samples import sample_strip
 from camapp.ui.frame.uploads import picture_input
-
-# gr.Dropdown takes None for "nothing chosen"
-TOP_PREDICTION = -1
 
 MOST_LAYERS = 3
 
@@ -34,7 +32,7 @@ class Selection:
     model: gr.Dropdown
     layers: gr.HTML
     method: gr.HTML
-    target: gr.Dropdown
+    target: gr.HTML
 
     def __init__(self, pool: ModelPool) -> None:
         self._pool = pool
@@ -78,12 +76,8 @@ class Selection:
 
     def draw_target(self) -> None:
         """The classes of the model."""
-        self.target = gr.Dropdown(
-            **class_choices(self._pool.labels(self._pool.default)),
-            label="Class to explain",
-            info="Type to search.",
-            elem_id="target",
-        )
+        value = class_value(self._pool.default, self._pool.labels(self._pool.default))
+        self.target = class_picker("Class to explain", value, elem_id="target")
 
     def draw_other_models(self) -> None:
         """The models that could be on offer, if their weights were here."""
@@ -118,7 +112,7 @@ class Selection:
             self.model: gr.Dropdown(choices=cards, value=name),
             self.layers: picker_value(layer_options(layers), [_best(layers)], most=MOST_LAYERS),
             self.method: picker_value(self._method_options(name), [suited]),
-            self.target: gr.Dropdown(**class_choices(self._pool.labels(name))),
+            self.target: class_value(name, self._pool.labels(name)),
         }
 
     def _method_options(self, model: str) -> list[Option]:
@@ -150,7 +144,7 @@ def method_options(unsuitable: dict[str, str]) -> list[Option]:
     return [
         Option(
             kind.name,
-            "Sharper (fused)" if kind.name == "fused" else kind.title,
+            kind.title,
             group="Slow: seconds to minutes" if kind.runs_many else "Quick",
             detail=f"{kind.summary().partition(': ')[2] or kind.summary()} Cost: {kind.cost}.",
             badge="" if kind.class_specific else "ignores the class",
@@ -159,16 +153,9 @@ def method_options(unsuitable: dict[str, str]) -> list[Option]:
     ]
 
 
-def class_choices(labels: tuple[str, ...]) -> dict[str, Any]:
-    """Choices and value of the class control; of two classes of one name each says its index."""
-    twice = {label for label in labels if labels.count(label) > 1}
-    named = [(f"{label} ({index})" if label in twice else label, index) for index, label in enumerate(labels)]
-    return {"choices": [("Top prediction", TOP_PREDICTION), *named], "value": TOP_PREDICTION}
-
-
 def _best(layers: list[LayerInfo]) -> str:
     return next((layer.name for layer in layers if layer.recommended), layers[0].name if layers else "")
 
 
 def _stage(layer: LayerInfo) -> str:
-    return f"{' × '.join(map(str, layer.grid or ()))} places"
+    return f"Maps of {' × '.join(map(str, layer.grid or ()))}"

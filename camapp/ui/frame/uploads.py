@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio import component_meta
 
 from camapp.ui.environment import kept_text, private_folder
+from camapp.ui.frame.component import own_component
 
 
 def picture_input(**options: Any) -> PictureInput:
@@ -16,33 +16,27 @@ def picture_input(**options: Any) -> PictureInput:
     return PictureInput(type="filepath", image_mode=None, sources=["upload", "clipboard"], **options)
 
 
-# Gradio 6.31 writes a .pyi, a copy of the module's source, beside each module that subclasses a component: not ours.
-_write_stub = component_meta.create_or_modify_pyi
-component_meta.create_or_modify_pyi = lambda *_: None
+with own_component():
 
+    class PictureInput(gr.Image):
+        """``gr.Image`` without its own reading of the file; made by ``picture_input``.
 
-class PictureInput(gr.Image):
-    """``gr.Image`` without its own reading of the file; made by ``picture_input``.
+        ``gr.Image`` opens the file itself before our code runs, and misreads much of what people upload (16-bit files
+        turn white, a GIF becomes palette indices) or fails without a message. This one opens nothing.
+        """
 
-    ``gr.Image`` opens the file itself before our code runs, and misreads much of what people upload (16-bit files turn
-    white, a GIF becomes palette indices) or fails without a message. This one opens nothing.
-    """
+        # no __init__ of its own: Gradio 6.31 tells the page only of the arguments in the signature of the class itself
+        is_template = True  # else the page asks for a custom component's JavaScript, and never finishes loading (6.31)
 
-    # no __init__ of its own: Gradio 6.31 tells the page only of the arguments in the signature of the class itself
-    is_template = True  # else the page asks for a custom component's JavaScript, and never finishes loading (6.31)
+        def preprocess(self, payload: Any) -> str | None:
+            """The path of the upload, or None; a picture given as data or as a URL is not taken."""
+            if payload is None or not payload.path:
+                return None
+            return str(uploaded(payload.path))
 
-    def preprocess(self, payload: Any) -> str | None:
-        """The path of the upload, or None; a picture given as data or as a URL is not taken."""
-        if payload is None or not payload.path:
-            return None
-        return str(uploaded(payload.path))
-
-    def example_payload(self) -> dict[str, Any]:
-        """What the description of the API shows; Gradio's own example is a URL, which is not taken."""
-        return {"path": "picture.jpg", "meta": {"_type": "gradio.FileData"}}
-
-
-component_meta.create_or_modify_pyi = _write_stub
+        def example_payload(self) -> dict[str, Any]:
+            """What the description of the API shows; Gradio's own example is a URL, which is not taken."""
+            return {"path": "picture.jpg", "meta": {"_type": "gradio.FileData"}}
 
 
 def uploaded(path: str) -> Path:

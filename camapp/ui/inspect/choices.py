@@ -17,9 +17,9 @@ from camapp.errors import LayerError, UsageError, did_you_mean
 from camapp.images.decode import decode
 from camapp.inspection import Inspection, inspect_picture
 from camapp.ui.frame.calls import as_downloaded
+from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
-from camapp.ui.frame.selection import TOP_PREDICTION
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Choices:
     @property
     def top(self) -> bool:
         """Whether each picture's own likeliest class is meant."""
-        return self.target in (TOP_PREDICTION, str(TOP_PREDICTION), "", None)
+        return is_top(self.target)
 
     def target_of(self, model: LoadedModel) -> int | None:
         """The class, None for the likeliest.

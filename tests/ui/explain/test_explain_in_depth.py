@@ -187,20 +187,28 @@ def test_pickers_are_searched_and_used_by_keyboard_alone(explainer: Any) -> None
     expect(explainer.page.locator("#method .picker-panel")).to_be_hidden()
 
 
-@pytest.mark.parametrize("picker", ["layers", "method"])
-def test_nothing_shows_through_an_open_list(explainer: Any, picker: str) -> None:
+@pytest.mark.parametrize(
+    ("picker", "button", "below"),
+    [
+        ("layers", ".picker-button", ("#target label", "#rival label")),
+        ("method", ".picker-button", ("#target label", "#rival label")),
+        ("target", "input", ("#rival label", "#more button")),
+    ],
+)
+def test_nothing_shows_through_an_open_list(explainer: Any, picker: str, button: str, below: tuple[str, str]) -> None:
     page = explainer.page
-    page.locator(f"#{picker} .picker-button").click()
+    page.locator(f"#{picker} {button}").first.click()
     on_top = """([picker, other]) => {
-      const panel = document.querySelector(`#${picker} .picker-panel`), area = panel.getBoundingClientRect();
-      const label = document.querySelector(`#${other} [data-testid=block-info]`).getBoundingClientRect();
+      const panel = document.querySelector(`#${picker} :is(.picker-panel, .classes-panel)`);
+      const area = panel.getBoundingClientRect();
+      const label = document.querySelector(other).getBoundingClientRect();
       const [x, y] = [label.left + 5, label.top + label.height / 2];
       if (y < area.top || y > area.bottom) return "not below";
       return panel.contains(document.elementFromPoint(x, y)) ? "covered" : "shows through";
     }"""
     page.locator(f"#{picker}").scroll_into_view_if_needed()
     page.evaluate("window.scrollBy(0, 300)")
-    told = [page.evaluate(on_top, [picker, other]) for other in ("target", "rival")]
+    told = [page.evaluate(on_top, [picker, other]) for other in below]
     assert "covered" in told
     assert "shows through" not in told
 
