@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from camapp.ui.frame.models import ModelPool
 from tests.ui.explainer import Explainer
 from tests.ui.served import HOSTILE, ROOT, Served, serving
 
@@ -31,6 +32,12 @@ def _no_proxy() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_PROXY", "127.0.0.1,localhost")
         yield
+
+
+@pytest.fixture(scope="session")
+def pool() -> ModelPool:
+    """The page's models, loaded once for all tests that change nothing about them."""
+    return ModelPool(device="cpu")
 
 
 @pytest.fixture(scope="session")

@@ -43,11 +43,6 @@ from tests.ui.served import ASSETS
 
 
 @pytest.fixture(scope="module")
-def pool() -> ModelPool:
-    return ModelPool(device="cpu")
-
-
-@pytest.fixture(scope="module")
 def explanation(pool: ModelPool) -> Explanation:
     return explain(pool.load("efficientnet_lite0"), ASSETS / "chelsea.jpg")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import gradio as gr
 
@@ -13,8 +14,10 @@ from camapp.ui.compare.downloads import FILES, json_of, sheet_of
 from camapp.ui.environment import new_result_folder
 from camapp.ui.frame.messages import in_words, owner_of
 from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.scheduler import Scheduler
+from camapp.ui.frame.scheduler import PROGRAMS_TOLD_EVERY, Scheduler
 from camapp.ui.frame.uploads import picture_input
+
+Answer: TypeAlias = tuple[str | None, dict[str, Any]]
 
 
 def add_compare_api(pool: ModelPool, work: Scheduler) -> None:
@@ -22,7 +25,7 @@ def add_compare_api(pool: ModelPool, work: Scheduler) -> None:
 
     def compare_picture(
         picture: str | None, model: str, methods: str, layers: str, target: str, request: gr.Request
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> Iterator[Answer]:
         """Compare where several methods and layers say that a model looks in one picture.
 
         Args:
@@ -35,17 +38,22 @@ def add_compare_api(pool: ModelPool, work: Scheduler) -> None:
 
         Returns:
             A contact sheet of all maps (PNG); and a summary: per cell the layer, the map's range and peak or why there
-            is none, rank correlations, overlaps of the hottest 20%, notes, versions.
+            is none, rank correlations, overlaps of the hottest 20%, notes, versions. While it runs there is no sheet,
+            and the summary says how far it is.
         """
         with in_words():
             choices = CompareChoices(picture, model, _names(layers), _names(methods), target)
             choices.check()
-            compared = work.run(
-                lambda task: compare_choices(pool, choices, task), owner=owner_of(request), slow=choices.slow
+            compared = yield from work.follow(
+                lambda task: compare_choices(pool, choices, task),
+                _telling,
+                owner=owner_of(request),
+                slow=choices.slow,
+                every=PROGRAMS_TOLD_EVERY,
             )
             sheet = new_result_folder() / FILES["sheet"]
             write_atomically(sheet, sheet_of(compared.comparison))
-            return str(sheet), json.loads(json_of(compared.comparison))
+            yield str(sheet), json.loads(json_of(compared.comparison))
 
     with gr.Row(visible=False):
         inputs = [
@@ -57,6 +65,10 @@ def add_compare_api(pool: ModelPool, work: Scheduler) -> None:
         ]
         outputs = [gr.File(label="Contact sheet"), gr.JSON(label="Summary")]
         gr.Button("Compare").click(compare_picture, inputs, outputs, api_name="compare", concurrency_limit=None)
+
+
+def _telling(text: str) -> Answer:
+    return None, {"status": text}
 
 
 def _names(text: str) -> list[str]:

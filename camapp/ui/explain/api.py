@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import gradio as gr
 
@@ -12,9 +13,11 @@ from camapp.ui.explain.choices import OWN_FIT, Choices, explain_choices
 from camapp.ui.explain.downloads import write_maps
 from camapp.ui.frame.messages import in_words, owner_of, text_of
 from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.scheduler import Scheduler
+from camapp.ui.frame.scheduler import PROGRAMS_TOLD_EVERY, Scheduler
 from camapp.ui.frame.selection import layer_names
 from camapp.ui.frame.uploads import picture_input
+
+Answer: TypeAlias = tuple[str | None, str | None, str | None, dict[str, Any]]
 
 
 def add_api(pool: ModelPool, work: Scheduler) -> None:
@@ -29,7 +32,7 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
         compare_with: str,
         fit: str,
         request: gr.Request,
-    ) -> tuple[str, str, str, dict[str, Any]]:
+    ) -> Iterator[Answer]:
         """Show where a model looks in one picture.
 
         Args:
@@ -45,7 +48,7 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
         Returns:
             The overlay (PNG), the heatmap (16-bit PNG) and its values (.npy, float32), all at the picture's own size,
             0 to 1, or -1 to 1 (as 0 to 65535) for A - B; and a summary: predictions, probability, logit, layer, crop,
-            notes, versions.
+            notes, versions. While it runs there are no files, and the summary says how far it is.
         """
         with in_words():
             layers = layer_names(text_of(layer, "layer"))
@@ -56,10 +59,16 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             )
             choices.check()
             owner = owner_of(request)
-            explained = work.run(lambda task: explain_choices(pool, choices, task), owner=owner, slow=choices.slow)
+            explained = yield from work.follow(
+                lambda task: explain_choices(pool, choices, task),
+                _telling,
+                owner=owner,
+                slow=choices.slow,
+                every=PROGRAMS_TOLD_EVERY,
+            )
             overlay, heatmap, values = write_maps(explained.explanation, new_result_folder())
             facts = json.loads(json.dumps(explained.explanation.to_dict()))
-        return str(overlay), str(heatmap), str(values), facts
+            yield str(overlay), str(heatmap), str(values), facts
 
     with gr.Row(visible=False):
         inputs = [
@@ -78,3 +87,7 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             gr.JSON(label="Summary"),
         ]
         gr.Button("Explain").click(explain_picture, inputs, outputs, api_name="explain", concurrency_limit=None)
+
+
+def _telling(text: str) -> Answer:
+    return None, None, None, {"status": text}

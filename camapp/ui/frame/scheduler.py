@@ -15,8 +15,10 @@ Update = TypeVar("Update")
 
 MOST_WAITING = 16
 
-# Seconds between two messages about a task that runs or waits.
+# Seconds between two messages about a task that runs or waits: to a page, and to a program, which only has to be found
+# gone when it is.
 _TOLD_EVERY = 0.3
+PROGRAMS_TOLD_EVERY = 2.0
 
 # Seconds before the first message: most quick tasks are done by then, and a message costs the page a redraw.
 _FIRST_TOLD = 0.4
@@ -130,6 +132,7 @@ class Scheduler:
         owner: str,
         slow: bool = False,
         topic: str = "",
+        every: float = _TOLD_EVERY,
     ) -> Generator[Update, None, T]:
         """Run a job in its turn, telling the visitor how far it is: ``result = yield from scheduler.follow(...)``.
 
@@ -141,6 +144,7 @@ class Scheduler:
             owner: who waits; see ``owner_of``.
             slow: whether it takes over a second or so.
             topic: what it is about: a newer task of the same owner and topic takes its place, wherever it is.
+            every: seconds between two messages.
 
         Raises:
             UsageError: the queue is full.
@@ -149,13 +153,13 @@ class Scheduler:
         """
         task = self._submit(job, owner, slow, topic)
         try:
-            pause = _FIRST_TOLD
+            pause = max(_FIRST_TOLD, every)
             while not task.wait(pause):
                 if task.replaced:
                     break
                 place = self._lanes[slow].place(task, self._changed)
                 yield say(task.told() if place is None else f"Waiting: {_before(place)} before this one.")
-                pause = _TOLD_EVERY
+                pause = every
             if task.replaced:
                 raise task.replaced
             return task.result()

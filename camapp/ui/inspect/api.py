@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import gradio as gr
 
 from camapp.ui.environment import new_result_folder
 from camapp.ui.frame.messages import in_words, owner_of
-from camapp.ui.frame.scheduler import Scheduler
+from camapp.ui.frame.scheduler import PROGRAMS_TOLD_EVERY, Scheduler
 from camapp.ui.frame.uploads import picture_input
 from camapp.ui.inspect.choices import Choices, Looks
+
+Answer: TypeAlias = tuple[dict[str, Any], str | None, str | None]
 
 
 def add_api(looks: Looks, work: Scheduler) -> None:
@@ -19,7 +22,7 @@ def add_api(looks: Looks, work: Scheduler) -> None:
 
     def inspect_one(
         picture: str | None, model: str, layer: str, ranking: str, target: str, channels: float, request: gr.Request
-    ) -> tuple[dict[str, Any], str, str]:
+    ) -> Iterator[Answer]:
         """Inspect what the layers of a model do with one picture, and show the channels of one of them.
 
         Args:
@@ -33,19 +36,22 @@ def add_api(looks: Looks, work: Scheduler) -> None:
 
         Returns:
             The figures of all layers with the verdicts on them, and under "channels" those of the layer (JSON); the
-            grid of its best channels (PNG); and the values of all its channels (.npy, float32).
+            grid of its best channels (PNG); and the values of all its channels (.npy, float32). While it runs there
+            are no files, and the figures say how far it is.
         """
         with in_words():
             whole = isinstance(channels, int | float) and float(channels).is_integer()
             most: Any = int(channels) if whole else channels  # what is none is refused by the check
             choices = Choices(picture, model, (layer,) if layer else (), target, ranking, most)
             choices.check_with_picture()
-            owner = owner_of(request)
-            maps = work.run(lambda task: looks.channels(choices), owner=owner)
-            inspection = work.run(lambda task: looks.inspection(choices, task), owner=owner, slow=True)
+            options: dict[str, Any] = {"owner": owner_of(request), "every": PROGRAMS_TOLD_EVERY}
+            maps = yield from work.follow(lambda task: looks.channels(choices), _telling, **options)
+            inspection = yield from work.follow(
+                lambda task: looks.inspection(choices, task), _telling, slow=True, **options
+            )
             files = {path.name: path for path in maps.save(new_result_folder(), most=choices.most)}
             facts = json.loads(json.dumps({**inspection.to_dict(), "channels": maps.to_dict(choices.most)}))
-        return facts, str(files["channels.png"]), str(files["channels.npy"])
+            yield facts, str(files["channels.png"]), str(files["channels.npy"])
 
     with gr.Row(visible=False):
         inputs = [
@@ -58,3 +64,7 @@ def add_api(looks: Looks, work: Scheduler) -> None:
         ]
         outputs = [gr.JSON(label="Snapshot"), gr.File(label="Channel grid"), gr.File(label="Values")]
         gr.Button("Inspect").click(inspect_one, inputs, outputs, api_name="inspect", concurrency_limit=None)
+
+
+def _telling(text: str) -> Answer:
+    return {"status": text}, None, None

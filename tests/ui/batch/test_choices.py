@@ -15,11 +15,6 @@ from camapp.ui.frame.models import ModelPool
 MODEL = "efficientnet_lite0"
 
 
-@pytest.fixture(scope="module")
-def pool() -> ModelPool:
-    return ModelPool(device="cpu")
-
-
 def choices(folder: Path, **options: Any) -> BatchChoices:
     return BatchChoices([NamedFile(folder / "upload-1.jpg", "cat.jpg")], **{"model": MODEL, **options})
 

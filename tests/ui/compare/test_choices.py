@@ -21,11 +21,6 @@ FINER = "blocks.4.2.conv_pwl"
 
 
 @pytest.fixture(scope="module")
-def pool() -> ModelPool:
-    return ModelPool(device="cpu")
-
-
-@pytest.fixture(scope="module")
 def compared(pool: ModelPool) -> Compared:
     choices = CompareChoices(CHELSEA, MODEL, ["bn2", FINER], ["gradcam", "fused", "cam"])
     return compare_choices(pool, choices, task())

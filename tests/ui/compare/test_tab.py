@@ -24,8 +24,7 @@ MODEL = "efficientnet_lite0"
 
 
 @pytest.fixture(scope="module")
-def tab() -> Iterator[CompareTab]:
-    pool = ModelPool(device="cpu")
+def tab(pool: ModelPool) -> Iterator[CompareTab]:
     with gr.Blocks():
         selection = Selection(pool)
         selection.draw_model()

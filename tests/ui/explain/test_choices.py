@@ -25,11 +25,6 @@ from tests.ui.served import ASSETS
 CAT = str(ASSETS / "chelsea.jpg")
 
 
-@pytest.fixture(scope="module")
-def pool() -> ModelPool:
-    return ModelPool(device="cpu")
-
-
 def explained(pool: ModelPool, **options: Any) -> Explained:
     given = {"picture": CAT, "model": "efficientnet_lite0", **options}
     return explain_choices(pool, Choices(**given), Task(lambda task: None, "test"))

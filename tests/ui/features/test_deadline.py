@@ -40,8 +40,7 @@ def test_the_shorter_of_two_deadlines_counts() -> None:
         ended(Deadline(outer, 60), StoppedError("stopped"))
 
 
-def test_extracting_and_training_have_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = ModelPool(device="cpu")
+def test_extracting_and_training_have_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: ModelPool) -> None:
     request = Request((str(coloured_zip(tmp_path / "x.zip", 2)),), pool.default)
     table = extract(pool, request, progress=lambda *_: None, cancel=lambda: False).table
     monkeypatch.setattr(deadline, "DEADLINE", 0.0)

@@ -36,11 +36,6 @@ ODD = "=1+1<img src=x onerror=alert(1)>.png"
 
 
 @pytest.fixture(scope="module")
-def pool() -> ModelPool:
-    return ModelPool(device="cpu")
-
-
-@pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
     more = {f"set/red/{ODD}": noisy(COLOURS["red"], 0), "set/red/broken.png": b"no picture"}

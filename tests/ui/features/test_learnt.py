@@ -25,11 +25,6 @@ from tests.ui.features.made import coloured_zip
 
 
 @pytest.fixture(scope="module")
-def pool() -> ModelPool:
-    return ModelPool(device="cpu")
-
-
-@pytest.fixture(scope="module")
 def table(pool: ModelPool, tmp_path_factory: pytest.TempPathFactory) -> FeatureTable:
     archive = coloured_zip(tmp_path_factory.mktemp("learnt") / "colours.zip", 3)
     request = extracting.Request((str(archive),), pool.default)

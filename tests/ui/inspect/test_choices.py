@@ -24,8 +24,8 @@ MODEL = "efficientnet_lite0"
 
 
 @pytest.fixture(scope="module")
-def looks() -> Looks:
-    return Looks(ModelPool(device="cpu"))
+def looks(pool: ModelPool) -> Looks:
+    return Looks(pool)
 
 
 def task() -> Task[Any]:
