@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Two processes, file by file; threads of torch that wait for work must not spin beside those that have some.
+TEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help app test test-all lint format bench wheel clean
@@ -14,10 +16,10 @@ app: $(VENV)/.app ## set up, and serve the page on http://127.0.0.1:7860 (GRADIO
 	$(BIN)/python app.py $(ARGS)
 
 test: $(VENV)/.test ## set up, and run the tests (minutes)
-	$(BIN)/python -m pytest $(ARGS)
+	$(TEST) $(ARGS)
 
 test-all: $(VENV)/.test ## run the slow tests too
-	$(BIN)/python -m pytest -m "" $(ARGS)
+	$(TEST) -m "" $(ARGS)
 
 lint: $(VENV)/.lint ## check style, types and the import floors
 	$(BIN)/ruff check .

@@ -15,6 +15,9 @@ from camapp.ui.frame.models import ModelPool
 from tests.ui.explainer import Explainer
 from tests.ui.served import HOSTILE, ROOT, Served, serving
 
+# A busy machine answers late; what never comes still fails.
+expect.set_options(timeout=20_000)
+
 _CHROMIUM_OPTIONS = [
     "--no-sandbox",
     "--disable-gpu",

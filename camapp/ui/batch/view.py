@@ -13,6 +13,7 @@ from camapp.batch.live import Given
 from camapp.batch.live.class_table import TableClasses
 from camapp.ui.batch.working import Finished
 from camapp.ui.explain.summary import percent
+from camapp.ui.frame.component import view
 
 _HERE = Path(__file__).parent
 _LISTED = 8
@@ -25,14 +26,7 @@ def batch_view(**options: Any) -> gr.HTML:
 
     It triggers ``open`` with the ``run`` and ``number`` of a picture that is to be opened in Explain.
     """
-    return gr.HTML(
-        value=None,
-        html_template=(_HERE / "view.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "view.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "view.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        **options,
-    )
+    return view(_HERE, "view", **options)
 
 
 def waiting_rows(given: Given) -> list[Row]:

@@ -14,6 +14,7 @@ from camapp.comparison import Cell, Comparison
 from camapp.images.geometry import Geometry
 from camapp.images.render import COLORMAPS, VEIL, levels_of
 from camapp.images.words import describe_map, peak_of
+from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
 from camapp.ui.frame.pictures import jpeg_url, png_url
 
@@ -25,17 +26,7 @@ _HERE = Path(__file__).parent
 
 def grid_view(**options: Any) -> gr.HTML:
     """The component; its value is made by ``grid_of``. It triggers ``wanted``, and ``choose`` with method and layer."""
-    return gr.HTML(
-        value=None,
-        html_template=(_HERE / "grid.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "grid.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "grid.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        veil=VEIL,
-        choices=list(COLORMAPS),
-        colormaps=encoded_colormaps(),
-        **options,
-    )
+    return view(_HERE, "grid", veil=VEIL, choices=list(COLORMAPS), colormaps=encoded_colormaps(), **options)
 
 
 def grid_of(

@@ -14,6 +14,7 @@ from camapp.images.geometry import Geometry
 from camapp.images.render import VEIL
 from camapp.patches import PatchSimilarity
 from camapp.ui.compare.grid import LONGEST_SIDE, QUALITY
+from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
 from camapp.ui.frame.pictures import jpeg_url
 
@@ -22,16 +23,7 @@ _HERE = Path(__file__).parent
 
 def patches_view(**options: Any) -> gr.HTML:
     """The component; its value is made by ``patches_of``. It triggers ``wanted``."""
-    return gr.HTML(
-        value=None,
-        html_template=(_HERE / "patches.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "patches.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "patches.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        veil=VEIL,
-        colormaps=encoded_colormaps(),
-        **options,
-    )
+    return view(_HERE, "patches", veil=VEIL, colormaps=encoded_colormaps(), **options)
 
 
 def patches_of(alike: PatchSimilarity, python: str, start: tuple[int, int] | None = None) -> dict[str, Any]:

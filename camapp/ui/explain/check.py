@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from camapp.faithfulness import Faithfulness
+from camapp.ui.frame.component import view
 
 _HERE = Path(__file__).parent
 
@@ -17,13 +18,8 @@ def check_view(**options: Any) -> gr.HTML:
 
     Its button triggers ``start``.
     """
-    return gr.HTML(
-        value=None,
-        html_template='<section class="check" aria-label="Check of the heatmap"></section>',
-        css_template=(_HERE / "check.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "check.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        **options,
+    return view(
+        _HERE, "check", html_template='<section class="check" aria-label="Check of the heatmap"></section>', **options
     )
 
 

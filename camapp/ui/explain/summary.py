@@ -12,20 +12,14 @@ from camapp.backbones.load import LoadedModel
 from camapp.cam.methods import find_method
 from camapp.ui.explain.choices import Explained
 from camapp.ui.explain.recipes import address_of, command_of, python_of
+from camapp.ui.frame.component import view
 
 _HERE = Path(__file__).parent
 
 
 def summary(**options: Any) -> gr.HTML:
     """The component; its value is a dictionary made by ``summary_of``, or None. A class button triggers ``explain``."""
-    return gr.HTML(
-        value=None,
-        html_template='<div class="summary"></div>',
-        css_template=(_HERE / "summary.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "summary.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        **options,
-    )
+    return view(_HERE, "summary", html_template='<div class="summary"></div>', **options)
 
 
 def summary_of(explained: Explained, token: str) -> dict[str, Any]:

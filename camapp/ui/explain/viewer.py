@@ -12,6 +12,7 @@ from camapp.contrast import Contrast
 from camapp.explanation import Explanation
 from camapp.images.render import COLORMAPS, VEIL, levels_of
 from camapp.images.words import describe_difference, describe_map, peak_of
+from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
 from camapp.ui.frame.pictures import jpeg_url, png_url
 
@@ -22,17 +23,7 @@ _HERE = Path(__file__).parent
 
 def viewer(**options: Any) -> gr.HTML:
     """The component; its value is made by ``view_of``, or ``{"error": message}``, or None for the invitation."""
-    return gr.HTML(
-        value=None,
-        html_template=(_HERE / "viewer.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "viewer.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "viewer.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        veil=VEIL,
-        choices=list(COLORMAPS),
-        colormaps=encoded_colormaps(),
-        **options,
-    )
+    return view(_HERE, "viewer", veil=VEIL, choices=list(COLORMAPS), colormaps=encoded_colormaps(), **options)
 
 
 def view_of(explanation: Explanation, token: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from camapp.features.analysis.overview import Overview
 from camapp.features.table import FeatureTable
 from camapp.images.sprite import SIDE, sprite
 from camapp.ui.features.extracting import Extraction
+from camapp.ui.frame.component import view
 
 # Further groups of near-duplicates are counted, not shown.
 MOST_GROUPS = 30
@@ -23,14 +24,7 @@ _HERE = Path(__file__).parent
 
 def map_view(**options: Any) -> gr.HTML:
     """The component; its value is made by ``map_of``, or None for nothing."""
-    return gr.HTML(
-        value=None,
-        html_template=(_HERE / "map_view.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "map_view.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "map_view.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        **options,
-    )
+    return view(_HERE, "map_view", **options)
 
 
 def map_of(extraction: Extraction, token: str, labelled: FeatureTable | None = None) -> dict[str, Any]:

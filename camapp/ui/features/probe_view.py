@@ -13,6 +13,7 @@ from camapp.transfer import TrainedProbe
 from camapp.ui.features.code import train_code
 from camapp.ui.features.extracting import Extraction
 from camapp.ui.features.map_view import sprite_of
+from camapp.ui.frame.component import view
 
 # A matrix of more classes is no table that anybody reads, and a page of that many cells is slow.
 MOST_CLASSES = 60
@@ -25,12 +26,10 @@ _SETTINGS = {"linear": "C", "ridge": "alpha", "knn": "k"}
 
 def probe_view(**options: Any) -> gr.HTML:
     """The component; its value is made by ``probe_of``, or ``{"error": message}``, or None. It triggers ``explain``."""
-    return gr.HTML(
-        value=None,
+    return view(
+        _HERE,
+        "probe_view",
         html_template='<section class="probe" aria-label="Classifier" data-state="empty"></section>',
-        css_template=(_HERE / "probe_view.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "probe_view.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
         **options,
     )
 

@@ -12,6 +12,7 @@ from camapp.features.formats.packed import PROJECTOR, missing_for
 from camapp.features.info import FeatureInfo
 from camapp.ui.features.code import extract_code
 from camapp.ui.features.extracting import Extraction
+from camapp.ui.frame.component import view
 
 # What a button says of each format.
 FORMAT_TITLES = {
@@ -31,14 +32,7 @@ _HERE = Path(__file__).parent
 
 def summary_view(**options: Any) -> gr.HTML:
     """The component; its value is made by ``summary_of``, or ``{"error": message}``, or None for the invitation."""
-    return gr.HTML(
-        value=None,
-        html_template=(_HERE / "summary_view.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "summary_view.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "summary_view.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        **options,
-    )
+    return view(_HERE, "summary_view", **options)
 
 
 def download_names(stem: str) -> dict[str, str]:

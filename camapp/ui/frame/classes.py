@@ -13,7 +13,7 @@ from typing import Any
 
 import gradio as gr
 
-from camapp.ui.frame.component import own_component
+from camapp.ui.frame.component import own_component, view
 
 # gr.HTML takes None for "nothing chosen"
 TOP_PREDICTION = -1
@@ -46,12 +46,11 @@ def class_picker(
         specials: what may be chosen beside the classes: text and number, below 0. The first is the usual choice.
         settings: for ``gr.HTML``. A pick triggers ``pick``.
     """
-    return ClassPicker(
+    return view(
+        _HERE,
+        "classes",
+        kind=ClassPicker,
         value=value,
-        html_template=(_HERE / "classes.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "classes.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "classes.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
         title=label,
         specials=[list(special) for special in specials],
         **settings,

@@ -12,6 +12,7 @@ from typing import Any
 import gradio as gr
 
 from camapp.errors import CamappError, UsageError
+from camapp.ui.frame.component import view
 
 UNEXPECTED = "Something went wrong on the server (see its log). Try again, or with another picture."
 # Longer ones are no names of models, layers, methods or classes.
@@ -32,13 +33,7 @@ def status_bar(elem_id: str, ready: str = READY) -> gr.HTML:
         elem_id: its id.
         ready: what it says at first.
     """
-    return gr.HTML(
-        value=status_line("ready", ready),
-        html_template=(_HERE / "status.html").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "status.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        elem_id=elem_id,
-    )
+    return view(_HERE, "status", value=status_line("ready", ready), elem_id=elem_id)
 
 
 def status_line(state: str, text: str = READY) -> dict[str, str]:

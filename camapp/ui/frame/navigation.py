@@ -9,6 +9,8 @@ from typing import Any
 
 import gradio as gr
 
+from camapp.ui.frame.component import view
+
 _HERE = Path(__file__).parent
 
 
@@ -24,11 +26,10 @@ def navigation(tabs: Sequence[tuple[str, str]], **options: Any) -> gr.HTML:
         f'aria-keyshortcuts="{number}">{html.escape(title)}</button>'
         for number, (name, title) in enumerate(tabs, 1)
     )
-    return gr.HTML(
+    return view(
+        _HERE,
+        "navigation",
         value=tabs[0][0],
         html_template=f'<nav class="tabs" aria-label="Views"><div role="tablist">{buttons}</div></nav>',
-        css_template=(_HERE / "navigation.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "navigation.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
         **options,
     )

@@ -22,6 +22,16 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+// Escape closes Gradio's description of the API, as it closes every other thing that opens over the page.
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") document.querySelector(".api-docs .backdrop")?.click();
+});
+
+// A name too long for the list of models is told whole under the pointer.
+document.addEventListener("pointerover", (event) => {
+  if (event.target.matches?.("#model input")) event.target.title = event.target.value;
+});
+
 // Most browsers show no TIFF or HEIC: say so instead of showing a broken picture. The viewer shows it anyway.
 document.addEventListener(
   "error",

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from camapp.ui.frame.component import own_component
+from camapp.ui.frame.component import own_component, view
 
 _HERE = Path(__file__).parent
 
@@ -46,15 +46,7 @@ def picker(label: str, options: Iterable[Option], chosen: Sequence[str], *, most
         most: how many may be picked at once.
         settings: for ``gr.HTML``. A pick triggers ``pick``.
     """
-    return Picker(
-        value=picker_value(options, chosen, most=most),
-        html_template=(_HERE / "picker.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "picker.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "picker.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        title=label,
-        **settings,
-    )
+    return view(_HERE, "picker", kind=Picker, value=picker_value(options, chosen, most=most), title=label, **settings)
 
 
 def picker_value(options: Iterable[Option], chosen: Sequence[str], *, most: int = 1) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from camapp.channels import RANKINGS, ChannelMaps
 from camapp.hooks.report.table import percent
 from camapp.images.channels import BROKEN_COLOR, channel_levels
 from camapp.images.render import VEIL
+from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
 from camapp.ui.frame.pictures import jpeg_url, png_url
 from camapp.ui.inspect.words import figure
@@ -30,17 +31,7 @@ def channels_view(**options: Any) -> gr.HTML:
 
     It triggers ``wanted`` where it is seen and has no result.
     """
-    return gr.HTML(
-        value=None,
-        html_template=(_HERE / "channels.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "channels.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "channels.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        veil=VEIL,
-        broken=BROKEN_COLOR,
-        colormaps=encoded_colormaps(),
-        **options,
-    )
+    return view(_HERE, "channels", veil=VEIL, broken=BROKEN_COLOR, colormaps=encoded_colormaps(), **options)
 
 
 def channels_of(maps: ChannelMaps, most: int, scale: str, token: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ function drawVerdicts() {
   const notes = without ? [make("p", {}, `No gradient reached ${without} ${without === 1 ? "layer or parameter" : "layers and parameters"}.`)] : [];
   const lines = verdicts.map(({ what, subject, why }) => make("li", {}, make("strong", {}, what), ` ${subject}: ${why}`));
   if (more > 0) lines.push(make("li", {}, `and ${more} more, marked in the chart and in the table`));
-  const list = lines.length ? make("ul", {}, ...lines) : make("p", {}, "Nothing wrong was found: no layer is dead or saturated, no gradient vanishes or explodes.");
+  const list = lines.length ? make("ul", {}, ...lines) : make("p", {}, "Nothing wrong was found: no layer is dead or saturated as a whole, no gradient vanishes or explodes. Single channels may be dead: see above.");
   part("verdicts").replaceChildren(list, ...notes);
 }
 

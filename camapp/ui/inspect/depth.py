@@ -15,6 +15,7 @@ from camapp.hooks.report.picture import Panel, Place, panels_of
 from camapp.hooks.report.rows import LayerRow, layer_rows, subject
 from camapp.hooks.report.table import percent
 from camapp.inspection import Inspection
+from camapp.ui.frame.component import view
 from camapp.ui.inspect.words import figure
 
 # Verdicts of one kind that are listed; a network of NaN has one for every layer.
@@ -28,14 +29,7 @@ def depth_view(**options: Any) -> gr.HTML:
 
     A click on a layer that has a map triggers ``inspect`` with its ``layer``.
     """
-    return gr.HTML(
-        value=None,
-        html_template=(_HERE / "depth.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "depth.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "depth.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        **options,
-    )
+    return view(_HERE, "depth", **options)
 
 
 def depth_of(inspection: Inspection, maps: Iterable[str], token: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import gradio as gr
 from camapp.backbones.costs import Costs, ModuleCost
 from camapp.backbones.layers import LayerInfo
 from camapp.hooks.report.table import percent
+from camapp.ui.frame.component import view
 from camapp.ui.inspect.words import amount
 
 _HERE = Path(__file__).parent
@@ -18,14 +19,7 @@ _HERE = Path(__file__).parent
 
 def tree_view(**options: Any) -> gr.HTML:
     """The component; its value is made by ``tree_of``, or None. A row triggers ``inspect`` with its ``layer``."""
-    return gr.HTML(
-        value=None,
-        html_template=(_HERE / "tree.html").read_text(encoding="utf-8"),
-        css_template=(_HERE / "tree.css").read_text(encoding="utf-8"),
-        js_on_load=(_HERE / "tree.js").read_text(encoding="utf-8"),
-        apply_default_css=False,
-        **options,
-    )
+    return view(_HERE, "tree", **options)
 
 
 def tree_of(costs: Costs, layers: Sequence[LayerInfo], title: str, chosen: str, token: str) -> dict[str, Any]:
