@@ -13,9 +13,9 @@ from camapp.batch.live.class_table import TableClasses
 from camapp.cam.methods import find_method
 from camapp.errors import UsageError, did_you_mean
 from camapp.ui.batch.files import NamedFile
+from camapp.ui.frame.choices import check_layer_count, own_layers
 from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.selection import MOST_LAYERS
 
 # Seconds for a whole batch, so that others get their turn on the day as well as in the queue.
 DEADLINE = 600.0
@@ -90,13 +90,10 @@ class BatchChoices:
         Raises:
             CamappError: a model, layer, method or class that does not exist.
         """
-        if len(self.layers) > MOST_LAYERS:
-            raise UsageError(f"{len(self.layers)} layers are too many: choose up to {MOST_LAYERS}.")
+        check_layer_count(self.layers)
         kind = find_method(self.method)
         model = pool.load(self.model, slow=True)
-        # The page always sends a layer: the recommended one means the method's own choice, which may be several.
-        recommended = [layer.name for layer in pool.layers(self.model) if layer.recommended]
-        own = not kind.takes_layer or list(self.layers) in ([], recommended)
+        own = not kind.takes_layer or own_layers(self.layers, pool.layers(self.model))
         targets: Any = (None if is_top(self.target) else self.target) if classes is None else classes.classes
         layer = None if own else list(self.layers)
         return model, PictureExplainer(model, method=kind.name, layer=layer, targets=targets, deadline=DEADLINE)

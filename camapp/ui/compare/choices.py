@@ -9,9 +9,10 @@ from typing import Any
 from camapp.backbones.layers import LayerInfo
 from camapp.cam.methods import find_method
 from camapp.comparison import MOST_LAYERS, MOST_METHODS, Comparison, compare_maps
-from camapp.errors import CamappError, LayerError, UsageError, did_you_mean
+from camapp.errors import CamappError, UsageError
 from camapp.patches import PatchSimilarity, patch_similarity
 from camapp.ui.frame.calls import as_downloaded
+from camapp.ui.frame.choices import check_layer, needed_picture, recommended_layer
 from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
@@ -44,8 +45,7 @@ class CompareChoices:
         Raises:
             UsageError: no picture, no such method, too many of anything.
         """
-        if not self.picture:
-            raise UsageError("There is no picture yet. Upload one, paste one, or pick a sample.")
+        needed_picture(self.picture)
         if len(self.methods) > MOST_METHODS:
             raise UsageError(
                 f"{len(self.methods)} methods are too many to compare at once. Choose up to {MOST_METHODS}."
@@ -89,7 +89,7 @@ class Compared:
     def columns(self) -> list[tuple[str, str]]:
         """Name and shape of each layer that is a column, the recommended one by its name."""
         known = {layer.name: layer for layer in self.layers}
-        best = next((layer.name for layer in self.layers if layer.recommended), "")
+        best = recommended_layer(self.layers)
         names = [best if layer is None else layer for layer in self.comparison.layers]
         return [(name, _detail(known.get(name))) for name in names]
 
@@ -107,15 +107,15 @@ def compare_choices(pool: ModelPool, choices: CompareChoices, task: Task[Any]) -
     """
     choices.check()
     model, layers = as_downloaded(pool.load(choices.model, slow=choices.slow)), pool.layers(choices.model)
-    best = {layer.name for layer in layers if layer.recommended}
+    best = recommended_layer(layers)
     for name in choices.layers:
-        known_layer(name, layers, choices.model)
+        check_layer(name, layers, choices.model)
     comparison = compare_maps(
         model,
         choices.picture or "",
         methods=list(choices.methods),
         # the recommended one means the method's own choice, which may be several, as in the Explain tab
-        layers=[None if name in best else name for name in choices.layers] or None,
+        layers=[None if name == best else name for name in choices.layers] or None,
         targets=None if is_top(choices.target) else model.class_index(choices.target),
         progress=task.progress,
         deadline=DEADLINE,
@@ -139,23 +139,10 @@ def compare_patches(
     Raises:
         CamappError: what is wrong with any of them.
     """
-    if not picture:
-        raise UsageError("There is no picture yet. Upload one, paste one, or pick a sample.")
-    loaded = as_downloaded(pool.load(model))
+    first, loaded = needed_picture(picture), as_downloaded(pool.load(model))
     if layer:
-        known_layer(layer, pool.layers(model), model)
-    return patch_similarity(loaded, picture, second, layer or None)
-
-
-def known_layer(name: str, layers: Sequence[LayerInfo], model: str) -> None:
-    """Refuse a layer that the page does not offer.
-
-    Raises:
-        LayerError: it is none of ``layers``.
-    """
-    names = [layer.name for layer in layers]
-    if name not in names:
-        raise LayerError(f'{model} has no layer "{name[:200]}" with a map.{did_you_mean(name[:200], names)}')
+        check_layer(layer, pool.layers(model), model)
+    return patch_similarity(loaded, first, second, layer or None)
 
 
 def _detail(layer: LayerInfo | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from camapp.patches import PatchSimilarity
 from camapp.ui.compare.choices import Compared
-from camapp.ui.frame.calls import CalledModel, here
+from camapp.ui.frame.calls import CalledModel, here, in_a_comment
 from camapp.ui.frame.classes import TOP_PREDICTION
 from camapp.ui.frame.samples import is_sample
 
@@ -29,7 +29,7 @@ def python_of(compared: Compared) -> str:
         f"    {comparison.picture.name!r},\n"
         f"    methods={list(comparison.methods)!r},\n"
         f"{layers}"
-        f"    targets={comparison.target.index},  # {comparison.target.label}\n"
+        f"    targets={comparison.target.index},  # {in_a_comment(comparison.target.label)}\n"
         ")\n"
         "comparison.sheet().show()\n"
         'comparison.save("comparison")\n'

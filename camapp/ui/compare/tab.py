@@ -11,12 +11,13 @@ from camapp.cam.methods import find_method
 from camapp.comparison import MOST_METHODS
 from camapp.errors import CamappError, UsageError
 from camapp.patches import finer_layer
-from camapp.ui.compare.choices import CompareChoices, Compared, compare_choices, compare_patches, known_layer
+from camapp.ui.compare.choices import CompareChoices, Compared, compare_choices, compare_patches
 from camapp.ui.compare.downloads import FILES, keep_comparison
 from camapp.ui.compare.grid import grid_of, grid_view
 from camapp.ui.compare.latest import Latest
 from camapp.ui.compare.patches import patches_of, patches_view
 from camapp.ui.compare.recipes import address_of, copies_of, patches_python
+from camapp.ui.frame.choices import check_layer
 from camapp.ui.frame.events import trigger_of
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.picker import Option, picker, picker_value
@@ -222,7 +223,7 @@ class CompareTab(Tab):
             method, layer = find_method(str(sent(event, "method"))), str(sent(event, "layer"))
             updates: Update = {selection.method: picker_value(method_options(pool.unsuitable(model)), [method.name])}
             if layer and method.takes_layer:
-                known_layer(layer, pool.layers(model), model)
+                check_layer(layer, pool.layers(model), model)
                 updates[selection.layers] = picker_value(layer_options(pool.layers(model)), [layer], most=MOST_LAYERS)
         told = status_line("ready", f"{method.title} is chosen in Explain.")
         return {**updates, self.frame.navigation: "explain", self.status: told}

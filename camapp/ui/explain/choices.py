@@ -11,14 +11,14 @@ from camapp.backbones.load import LoadedModel
 from camapp.cam.engine import Method
 from camapp.cam.methods import find_method
 from camapp.cam.targets import TopClasses
-from camapp.errors import TargetError, UsageError
+from camapp.errors import TargetError
 from camapp.explainer import explain
 from camapp.explanation import Explanation
 from camapp.ui.frame.calls import as_downloaded
+from camapp.ui.frame.choices import check_layer_count, needed_picture, own_layers
 from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
-from camapp.ui.frame.selection import MOST_LAYERS
 
 # Nothing to compare with.
 NO_RIVAL = -2
@@ -74,16 +74,18 @@ class Choices:
         """Whether it takes seconds or minutes."""
         return self.kind.runs_many
 
+    def own_layers(self, layers: Sequence[LayerInfo]) -> bool:
+        """Whether the layers are the method's own choice, of a model that has ``layers``."""
+        return not self.layers or (not self.exact and own_layers(self.layers, layers))
+
     def check(self) -> None:
         """Refuse what can be seen to be wrong without the model.
 
         Raises:
             UsageError: no picture, no such method, too many layers.
         """
-        if not self.picture:
-            raise UsageError("There is no picture yet. Upload one, paste one, or pick a sample.")
-        if len(self.layers) > MOST_LAYERS:
-            raise UsageError(f"{len(self.layers)} layers are too many: choose up to {MOST_LAYERS}.")
+        needed_picture(self.picture)
+        check_layer_count(self.layers)
         find_method(self.method)
 
 
@@ -120,7 +122,7 @@ def explain_choices(pool: ModelPool, choices: Choices, task: Task[Any]) -> Expla
     choices.check()
     kind = choices.kind
     model, layers = pool.load(choices.model, slow=choices.slow), pool.layers(choices.model)
-    own = not kind.takes_layer or own_layers(choices, layers)
+    own = not kind.takes_layer or choices.own_layers(layers)
     explanation = explain(
         model,
         choices.picture or "",
@@ -134,12 +136,6 @@ def explain_choices(pool: ModelPool, choices: Choices, task: Task[Any]) -> Expla
         cancel=task.cancelled,
     )
     return Explained(explanation, model, layers, choices, as_downloaded(model).name)
-
-
-def own_layers(choices: Choices, layers: list[LayerInfo]) -> bool:
-    """Whether the layers are the method's own choice, of a model that has ``layers``."""
-    recommended = [layer.name for layer in layers if layer.recommended]
-    return not choices.layers or (not choices.exact and list(choices.layers) == recommended)
 
 
 def _fit(choices: Choices) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, Explained, own_layers
-from camapp.ui.frame.calls import CalledModel, here
+from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, Explained
+from camapp.ui.frame.calls import CalledModel, here, in_a_comment
 from camapp.ui.frame.samples import is_sample
 
 
@@ -14,7 +14,7 @@ def python_of(explained: Explained) -> str:
     """A program that makes the same maps."""
     explanation, options = explained.explanation, _options(explained)
     targets = [one.index for one in explanation.classes]
-    named = ", ".join(" ".join(one.label.split()) for one in explanation.classes)  # a comment ends where a line does
+    named = ", ".join(in_a_comment(one.label) for one in explanation.classes)
     model = _called(explained)
     arguments = [
         model.python,
@@ -69,7 +69,7 @@ def _options(explained: Explained) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if explanation.method != "gradcam":
         options["method"] = explanation.method
-    if choices.kind.takes_layer and not own_layers(choices, explained.layers):
+    if choices.kind.takes_layer and not choices.own_layers(explained.layers):
         options["layer"] = list(choices.layers) if len(choices.layers) > 1 else choices.layers[0]
     if choices.fit not in (OWN_FIT, ""):
         options["fit"] = choices.fit

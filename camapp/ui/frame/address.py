@@ -8,11 +8,12 @@ from collections.abc import Mapping
 import gradio as gr
 
 from camapp.errors import CamappError, UsageError, did_you_mean
+from camapp.ui.frame.choices import MOST_LAYERS, check_layer
 from camapp.ui.frame.classes import class_value
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.picker import picker_value
 from camapp.ui.frame.samples import sample_path
-from camapp.ui.frame.selection import MOST_LAYERS, Selection, Update, layer_names, layer_options, method_options
+from camapp.ui.frame.selection import Selection, Update, layer_names, layer_options, method_options
 
 # Nobody means more by it.
 _LONGEST = 300
@@ -53,9 +54,7 @@ def _layers(asked: Mapping[str, str], model: str, pool: ModelPool, selection: Se
     known = pool.layers(model)
     wanted = layer_names(asked["layer"])[:MOST_LAYERS]
     for name in wanted:
-        if name not in {layer.name for layer in known}:
-            hint = did_you_mean(name, [layer.name for layer in known])
-            raise UsageError(f'The address names the layer "{name}", which {model} does not have.{hint}')
+        check_layer(name, known, model)
     return {selection.layers: picker_value(layer_options(known), wanted, most=MOST_LAYERS)}
 
 

@@ -14,6 +14,11 @@ def here(name: str) -> str:
     return f"./{name}" if name.startswith("-") else name
 
 
+def in_a_comment(text: str) -> str:
+    """A text within a comment of a program, which would end where a line does."""
+    return " ".join(text.split())
+
+
 @dataclass(frozen=True)
 class CalledModel:
     """A model as calls name it.

@@ -9,13 +9,12 @@ import gradio as gr
 
 from camapp.backbones.layers import LayerInfo
 from camapp.cam.methods import METHODS
+from camapp.ui.frame.choices import MOST_LAYERS, recommended_layer
 from camapp.ui.frame.classes import class_picker, class_value
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.picker import Option, picker, picker_value
 from camapp.ui.frame.samples import sample_strip
 from camapp.ui.frame.uploads import picture_input
-
-MOST_LAYERS = 3
 
 Update = dict[Any, Any]
 
@@ -68,7 +67,9 @@ class Selection:
     def draw_layers(self) -> None:
         """The layers of the model, several at once."""
         layers = self._pool.layers(self._pool.default)
-        self.layers = picker("Layer", layer_options(layers), [_best(layers)], most=MOST_LAYERS, elem_id="layers")
+        self.layers = picker(
+            "Layer", layer_options(layers), [recommended_layer(layers)], most=MOST_LAYERS, elem_id="layers"
+        )
 
     def draw_method(self) -> None:
         """The methods that suit the model."""
@@ -110,7 +111,7 @@ class Selection:
             cards.append((f"{card.title} (trained here)", name))
         return {
             self.model: gr.Dropdown(choices=cards, value=name),
-            self.layers: picker_value(layer_options(layers), [_best(layers)], most=MOST_LAYERS),
+            self.layers: picker_value(layer_options(layers), [recommended_layer(layers)], most=MOST_LAYERS),
             self.method: picker_value(self._method_options(name), [suited]),
             self.target: class_value(name, self._pool.labels(name)),
         }
@@ -151,10 +152,6 @@ def method_options(unsuitable: dict[str, str]) -> list[Option]:
         )
         for kind in sorted(suited, key=lambda kind: kind.runs_many)
     ]
-
-
-def _best(layers: list[LayerInfo]) -> str:
-    return next((layer.name for layer in layers if layer.recommended), layers[0].name if layers else "")
 
 
 def _stage(layer: LayerInfo) -> str:

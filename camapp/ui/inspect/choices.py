@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from camapp.backbones.costs import Costs, measure_costs
-from camapp.backbones.layers import LayerInfo
 from camapp.backbones.load import LoadedModel
 from camapp.channels import RANKINGS, ChannelMaps, channel_maps
 from camapp.channels.ranking import checked_ranking
-from camapp.errors import LayerError, UsageError, did_you_mean
+from camapp.errors import LayerError, UsageError
 from camapp.images.decode import decode
 from camapp.inspection import Inspection, inspect_picture
 from camapp.ui.frame.calls import as_downloaded
+from camapp.ui.frame.choices import check_layer, needed_picture, recommended_layer
 from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
@@ -73,8 +73,7 @@ class Choices:
         Raises:
             UsageError: there is none, or as ``check``.
         """
-        if not self.picture:
-            raise UsageError("There is no picture yet. Upload one, paste one, or pick a sample.")
+        needed_picture(self.picture)
         self.check()
 
     @property
@@ -110,13 +109,10 @@ class Looks:
             LayerError: the model has none of that name that gives a map.
         """
         layers = self.pool.layers(choices.model)
-        name = next(iter(choices.layers), "")
+        name = next(iter(choices.layers), "") or recommended_layer(layers)
         if not name:
-            return _best(layers)
-        plain = name.partition("@")[0]
-        known = [layer.name for layer in layers]
-        if plain not in known:
-            raise LayerError(f'"{name[:80]}" is no layer of {choices.model} with a map.{did_you_mean(plain, known)}')
+            raise LayerError(f"{choices.model} has no layer that gives a map.")
+        check_layer(name, layers, choices.model)
         return name
 
     def costs(self, model: str) -> Costs:
@@ -184,12 +180,6 @@ class _Memory:
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         return made
-
-
-def _best(layers: Sequence[LayerInfo]) -> str:
-    if not layers:
-        raise LayerError("This model has no layer that gives a map.")
-    return next((layer.name for layer in layers if layer.recommended), layers[0].name)
 
 
 def ranking_choices() -> list[tuple[str, str]]:

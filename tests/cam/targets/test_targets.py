@@ -59,7 +59,7 @@ SCORES: list[tuple[Any, Callable[[torch.Tensor], torch.Tensor]]] = [
 ]
 
 
-@pytest.mark.parametrize(("target", "score"), SCORES, ids=[repr(target)[:40] for target, _ in SCORES])
+@pytest.mark.parametrize(("target", "score"), SCORES, ids=[repr(target).partition(" at 0x")[0][:40] for target, _ in SCORES])
 @pytest.mark.parametrize("network", [Plain, SkipAround])
 def test_the_map_of_each_target_is_that_of_its_own_score(
     network: type[nn.Module], target: Any, score: Callable[[torch.Tensor], torch.Tensor]
