@@ -51,7 +51,11 @@ def test_a_perfect_map_beats_the_baselines_where_the_model_looks_at_one_place(na
     assert win_rate(ours, theirs, best.direction) > 50
 
 
-@pytest.mark.parametrize("metric", [*(kind() for kind in METRICS.values()), Pointing(per_class=True)], ids=lambda metric: type(metric).__name__)
+@pytest.mark.parametrize(
+    "metric",
+    [*(kind() for kind in METRICS.values()), Pointing(per_class=True)],
+    ids=lambda metric: type(metric).__name__,
+)
 def test_a_value_that_is_said_to_be_a_mean_is_the_mean(metric: Metric) -> None:
     scene = planted(4).with_maps(baseline_maps("random", 4, (32, 32)), planted(4).explain)
     values = metric.update(scene)

@@ -57,9 +57,11 @@ SCORES: list[tuple[Any, Callable[[torch.Tensor], torch.Tensor]]] = [
     (lambda row: row[1] * row[2], lambda y: y[0, 1] * y[0, 2]),
     (lambda row: (row**2).sum().view(1, 1), lambda y: (y[0] ** 2).sum()),
 ]
+# Without the addresses of functions, which are others in each process.
+NAMES = [repr(target).partition(" at 0x")[0][:40] for target, _ in SCORES]
 
 
-@pytest.mark.parametrize(("target", "score"), SCORES, ids=[repr(target).partition(" at 0x")[0][:40] for target, _ in SCORES])
+@pytest.mark.parametrize(("target", "score"), SCORES, ids=NAMES)
 @pytest.mark.parametrize("network", [Plain, SkipAround])
 def test_the_map_of_each_target_is_that_of_its_own_score(
     network: type[nn.Module], target: Any, score: Callable[[torch.Tensor], torch.Tensor]
