@@ -49,6 +49,10 @@ def cautions(
     return tuple(_found(method, layer, classes, grid, size))
 
 
+def _little(probability: float) -> str:
+    return f"only {probability:.2%}" if probability >= 5e-5 else "less than 0.01%"
+
+
 def _found(
     method: str, layer: str, classes: Sequence[Scored], grid: Sequence[int], size: tuple[int, int]
 ) -> Iterator[str]:
@@ -58,8 +62,8 @@ def _found(
     for one in classes:
         if one.probability < UNSEEN:
             yield (
-                f"The model gives {one.label} only {one.probability:.2%}: the map shows where the little evidence for "
-                "it lies, stretched to the full range of colours."
+                f"The model gives {one.label} {_little(one.probability)}: the map shows where the little evidence "
+                "for it lies, stretched to the full range of colours."
             )
         elif one.probability > SATURATED:
             yield (

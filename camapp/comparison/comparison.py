@@ -120,7 +120,7 @@ class Comparison:
         """
         across = len(self.layers) if len(self.layers) > 1 else min(4, len(self.methods))
         size = self.picture.no_larger_than(TILE_SIDE).size
-        tiles = [self._tile(cell, size, alpha, colormap) for cell in self._in_places()]
+        tiles = [self._tile(cell, alpha, colormap) for cell in self._in_places()]
         title = f"{self.picture.name}: {self.target} · {self.model}"
         return contact_sheet(tiles, across, size=size, title=title, colormap=colormap)
 
@@ -184,14 +184,13 @@ class Comparison:
             placed += row + [None] * (len(self.layers) - len(row))
         return placed
 
-    def _tile(self, cell: Cell | None, size: tuple[int, int], alpha: float, colormap: str) -> Tile | None:
+    def _tile(self, cell: Cell | None, alpha: float, colormap: str) -> Tile | None:
         if cell is None:
             return None
         if cell.explanation is None:
             return Tile(None, cell.title, cell.reason or "")
-        painted = cell.explanation.overlay(alpha=alpha, colormap=colormap)
-        small = painted.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-        return Tile(np.asarray(small), cell.title, cell.explanation.reasons[0] or "")
+        painted = cell.explanation.no_larger_than(TILE_SIDE).overlay(alpha=alpha, colormap=colormap)
+        return Tile(np.asarray(painted), cell.title, cell.explanation.reasons[0] or "")
 
     def _matrix(self, measure: Any) -> np.ndarray:
         """A measure of the maps that there are, in the places of their cells."""

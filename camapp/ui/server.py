@@ -14,6 +14,7 @@ import gradio as gr
 import torch
 from fastapi import FastAPI
 from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
@@ -52,7 +53,7 @@ class Page(gr.Blocks):
         # Gradio's own sweeping leaves empty folders, and what it did not make itself
         super().__init__(analytics_enabled=False, delete_cache=None, **options)
         keep_swept()
-        health = Route("/healthz", lambda request: JSONResponse({"status": "ok"}))
+        health = Route("/healthz", _healthy)
         self.own_routes = [health, *routes]
         self._style = style
 
@@ -171,6 +172,11 @@ class Page(gr.Blocks):
                 "(camapp serve --auth-file), and put a proxy with TLS and rate limits in front of it.",
                 flush=True,
             )
+
+
+async def _healthy(request: Request) -> JSONResponse:
+    """Answered by the event loop itself: the threads may all wait for downloads."""
+    return JSONResponse({"status": "ok"})
 
 
 def _torch_threads() -> int:

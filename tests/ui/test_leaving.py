@@ -54,8 +54,8 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     monkeypatch.setattr(Looks, "channels", lambda *_: None)
     monkeypatch.setattr(Looks, "inspection", by_task)
     monkeypatch.setattr(features_api, "extract", by_words)
-    for room in (explain_api, compare_api, inspect_api):
-        monkeypatch.setattr(room, "PROGRAMS_TOLD_EVERY", scheduler._TOLD_EVERY)
+    for room in (explain_api, compare_api, inspect_api, features_api):
+        monkeypatch.setattr(room, "PROGRAMS_TOLD_EVERY", scheduler.TOLD_EVERY)
     return event
 
 

@@ -27,7 +27,6 @@ from camapp.loading import load_model
 from camapp.ui.environment import KEPT_SECONDS, new_result_folder, private_folder, refuse_vibe_mode, sweep
 from camapp.ui.explain.choices import Choices, Explained, explain_choices
 from camapp.ui.explain.downloads import keep_explanation
-from camapp.ui.explain.summary import percent
 from camapp.ui.explain.viewer import LONGEST_SIDE, view_of
 from camapp.ui.frame import kept as kept_room
 from camapp.ui.frame import models as pool_room
@@ -38,6 +37,7 @@ from camapp.ui.frame.results import Results
 from camapp.ui.frame.samples import SAMPLES, sample_path
 from camapp.ui.frame.scheduler import Task
 from camapp.ui.frame.uploads import uploaded
+from camapp.ui.frame.words import percent
 from camapp.ui.guard import content_security_policy
 from tests.ui.served import ASSETS
 
@@ -199,7 +199,8 @@ def test_results_are_found_by_token_until_there_are_too_many(
 def test_results_are_given_up_when_their_pictures_take_too_much_memory(
     explanation: Explanation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results_room, "MOST_BYTES", 2 * explanation.picture.rgb.nbytes)
+    held = explanation.picture.rgb.nbytes + 4 * explanation.picture.rgb[..., 0].size  # a map of its size too
+    monkeypatch.setattr(results_room, "MOST_BYTES", 2 * held)
     results = Results()
     tokens = [keep_explanation(results, explanation) for _ in range(4)]
     assert [results.holds(token) for token in tokens] == [False, False, True, True]

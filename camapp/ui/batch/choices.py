@@ -34,6 +34,7 @@ class BatchChoices:
         table: of each file's own class, which then counts instead of ``target``; None for none.
         column: which of its columns holds the classes; None or empty for the first that may.
         outputs: of ``OUTPUTS``.
+        exact: whether the recommended layer means itself; see ``own_layers``.
     """
 
     files: Sequence[NamedFile]
@@ -44,6 +45,7 @@ class BatchChoices:
     table: NamedFile | None = None
     column: str | None = None
     outputs: Sequence[str] = OUTPUTS
+    exact: bool = False
 
     def given(self) -> Given:
         """The pictures.
@@ -93,7 +95,7 @@ class BatchChoices:
         check_layer_count(self.layers)
         kind = find_method(self.method)
         model = pool.load(self.model, slow=True)
-        own = not kind.takes_layer or own_layers(self.layers, pool.layers(self.model))
+        own = not kind.takes_layer or own_layers(self.layers, pool.layers(self.model), exact=self.exact)
         targets: Any = (None if is_top(self.target) else self.target) if classes is None else classes.classes
         layer = None if own else list(self.layers)
         return model, PictureExplainer(model, method=kind.name, layer=layer, targets=targets, deadline=DEADLINE)

@@ -12,8 +12,8 @@ import gradio as gr
 from camapp.batch.live import Given
 from camapp.batch.live.class_table import TableClasses
 from camapp.ui.batch.working import Finished
-from camapp.ui.explain.summary import percent
 from camapp.ui.frame.component import view
+from camapp.ui.frame.words import percent
 
 _HERE = Path(__file__).parent
 _LISTED = 8

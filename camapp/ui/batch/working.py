@@ -13,11 +13,11 @@ from camapp.batch.live import Encoded, Outcome, PictureExplainer, ResultsArchive
 from camapp.batch.live.archive import settings_of_batch
 from camapp.batch.live.explaining import STOPPED
 from camapp.batch.records import Item
-from camapp.errors import StoppedError, UsageError
+from camapp.errors import StoppedError
 from camapp.explanation import Explanation
 from camapp.images.words import describe_map
 from camapp.ui.batch.runs import Run
-from camapp.ui.frame.scheduler import Scheduler, Task
+from camapp.ui.frame.scheduler import TOLD_EVERY, QueueFullError, Scheduler, Task
 
 Update = TypeVar("Update")
 
@@ -76,6 +76,7 @@ def work_through(
     work: Scheduler,
     say: Callable[[int, str], Update],
     finished: Callable[[Finished], Update | None],
+    every: float = TOLD_EVERY,
 ) -> Generator[Update, None, None]:
     """Explain the pictures of a run one by one, each in its turn, into its archive.
 
@@ -88,6 +89,7 @@ def work_through(
         work: where models run.
         say: makes what is yielded of the number of the picture that is at work, and a sentence, or "" at first.
         finished: makes what is yielded of a picture that is finished; None where nothing is.
+        every: seconds between two messages about a picture.
     """
     model, explainer = explained_by
     settings = settings_of_batch(model, explainer.settings(), run.given.items)
@@ -98,7 +100,7 @@ def work_through(
     try:
         with explainer, ResultsArchive(run.archive, outputs=outputs, settings=settings) as archive:
             for number in range(len(run.given.items)):
-                made, look = yield from _made(run, explainer, work, archive, number, say)
+                made, look = yield from _made(run, explainer, work, archive, number, say, every)
                 record = archive.add_encoded(made)
                 if look is not None:
                     run.preview(number).write_bytes(look.preview)
@@ -119,6 +121,7 @@ def _made(
     archive: ResultsArchive,
     number: int,
     say: Callable[[int, str], Update],
+    every: float,
 ) -> Generator[Update, None, tuple[Encoded, Look | None]]:
     item = run.given.items[number]
     stem = archive.stem(item)
@@ -135,8 +138,9 @@ def _made(
     while known is None:
         yield say(number, "")
         try:
-            return (yield from work.follow(job, lambda text: say(number, text), owner=run.owner, slow=True))
-        except UsageError as full:  # of the queue: what is wrong with a picture is in its outcome
+            follow = work.follow(job, lambda text: say(number, text), owner=run.owner, slow=True, every=every)
+            return (yield from follow)
+        except QueueFullError as full:
             if explainer.over:
                 return Encoded(explainer.outcome(item), ()), None
             yield say(number, str(full))

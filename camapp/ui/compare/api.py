@@ -12,9 +12,10 @@ from camapp.files import write_atomically
 from camapp.ui.compare.choices import CompareChoices, compare_choices
 from camapp.ui.compare.downloads import FILES, json_of, sheet_of
 from camapp.ui.environment import new_result_folder
-from camapp.ui.frame.messages import in_words, owner_of
+from camapp.ui.frame.messages import in_words, owner_of, text_of
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import PROGRAMS_TOLD_EVERY, Scheduler
+from camapp.ui.frame.selection import layer_names
 from camapp.ui.frame.uploads import picture_input
 
 Answer: TypeAlias = tuple[str | None, dict[str, Any]]
@@ -42,7 +43,9 @@ def add_compare_api(pool: ModelPool, work: Scheduler) -> None:
             and the summary says how far it is.
         """
         with in_words():
-            choices = CompareChoices(picture, model, _names(layers), _names(methods), target)
+            named = [text_of(value, name) for value, name in ((model, "model"), (target, "target"))]
+            several = [layer_names(text_of(value, name)) for value, name in ((layers, "layers"), (methods, "methods"))]
+            choices = CompareChoices(picture, named[0], several[0], several[1], named[1], exact=True)
             choices.check()
             compared = yield from work.follow(
                 lambda task: compare_choices(pool, choices, task),
@@ -69,7 +72,3 @@ def add_compare_api(pool: ModelPool, work: Scheduler) -> None:
 
 def _telling(text: str) -> Answer:
     return None, {"status": text}
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -12,10 +12,11 @@ from camapp.comparison import MOST_LAYERS, MOST_METHODS, Comparison, compare_map
 from camapp.errors import CamappError, UsageError
 from camapp.patches import PatchSimilarity, patch_similarity
 from camapp.ui.frame.calls import as_downloaded
-from camapp.ui.frame.choices import check_layer, needed_picture, recommended_layer
+from camapp.ui.frame.choices import check_layer, needed_picture, own_layers, recommended_layer
 from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.scheduler import Task
+from camapp.ui.frame.words import shape_text
 
 # Seconds for all maps of a comparison together, so that others get their turn.
 DEADLINE = 180.0
@@ -31,6 +32,7 @@ class CompareChoices:
         layers: some of its layers; the recommended one, or none, is each method's own choice.
         methods: some of ``METHODS``.
         target: class index or name; -1 or empty for the top prediction.
+        exact: whether the recommended layer means itself; see ``own_layers``.
     """
 
     picture: str | None
@@ -38,6 +40,7 @@ class CompareChoices:
     layers: Sequence[str]
     methods: Sequence[str]
     target: int | str = TOP_PREDICTION
+    exact: bool = False
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong without the model.
@@ -107,15 +110,13 @@ def compare_choices(pool: ModelPool, choices: CompareChoices, task: Task[Any]) -
     """
     choices.check()
     model, layers = as_downloaded(pool.load(choices.model, slow=choices.slow)), pool.layers(choices.model)
-    best = recommended_layer(layers)
     for name in choices.layers:
         check_layer(name, layers, choices.model)
     comparison = compare_maps(
         model,
         choices.picture or "",
         methods=list(choices.methods),
-        # the recommended one means the method's own choice, which may be several, as in the Explain tab
-        layers=[None if name == best else name for name in choices.layers] or None,
+        layers=[None if own_layers([name], layers, exact=choices.exact) else name for name in choices.layers] or None,
         targets=None if is_top(choices.target) else model.class_index(choices.target),
         progress=task.progress,
         deadline=DEADLINE,
@@ -148,5 +149,5 @@ def compare_patches(
 def _detail(layer: LayerInfo | None) -> str:
     if layer is None:
         return ""
-    shape = " × ".join(map(str, layer.shape or ()))
+    shape = shape_text(layer.shape)
     return f"{shape} · recommended" if layer.recommended else shape

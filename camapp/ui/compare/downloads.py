@@ -7,6 +7,7 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,15 +22,15 @@ from camapp.version import versions
 FILES = {"zip": "comparison.zip", "sheet": "contact-sheet.png", "json": "comparison.json"}
 
 
-def keep_comparison(results: Results, comparison: Comparison) -> str:
-    """Keep the files of a comparison for download; the token."""
+def keep_comparison(results: Results, comparison: Comparison, owner: str = "") -> str:
+    """Keep the files of a comparison of a visitor's for download; the token."""
     makers: dict[str, Content] = {
-        FILES["zip"]: lambda query: zip_of(comparison, *_look(query)),
-        FILES["sheet"]: lambda query: sheet_of(comparison, *_look(query)),
-        FILES["json"]: lambda query: json_of(comparison),
+        FILES["zip"]: lambda query: zip_of(_lent(comparison), *_look(query)),
+        FILES["sheet"]: lambda query: sheet_of(_lent(comparison), *_look(query)),
+        FILES["json"]: lambda query: json_of(_lent(comparison)),
     }
     label = f"{safe_stem(comparison.picture.name)}-{safe_name(comparison.target.label)[:40]}"
-    return results.keep_files(makers, label, size=comparison.picture.rgb.nbytes)
+    return results.keep_files(makers, label, size=comparison.picture.rgb.nbytes, owner=owner)
 
 
 def zip_of(comparison: Comparison, alpha: float = ALPHA, colormap: str = "viridis") -> bytes:
@@ -52,6 +53,15 @@ def sheet_of(comparison: Comparison, alpha: float = ALPHA, colormap: str = "viri
 def json_of(comparison: Comparison) -> bytes:
     """Everything but the pixels."""
     return json.dumps({**comparison.to_dict(), "versions": versions()}, indent=2, ensure_ascii=False).encode()
+
+
+def _lent(comparison: Comparison) -> Comparison:
+    """The same, for one use: each explanation keeps its last map at the picture's own size, megabytes of a photo."""
+    cells = (
+        cell if cell.explanation is None else replace(cell, explanation=replace(cell.explanation))
+        for cell in comparison.cells
+    )
+    return replace(comparison, cells=tuple(cells))
 
 
 def _look(query: Mapping[str, str]) -> tuple[float, str]:

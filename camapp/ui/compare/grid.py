@@ -17,6 +17,7 @@ from camapp.images.words import describe_map, peak_of
 from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
 from camapp.ui.frame.pictures import jpeg_url, png_url
+from camapp.ui.frame.words import percent
 
 # Six maps beside each other are small.
 LONGEST_SIDE, QUALITY = 480, 90
@@ -111,7 +112,7 @@ def _row(method: str) -> dict[str, str]:
 
 def _facts(comparison: Comparison) -> str:
     target = comparison.target
-    likely = "" if np.isnan(target.probability) else f"{target.probability:.1%} · "
+    likely = "" if np.isnan(target.probability) else f"{percent(target.probability)} · "
     return f"{likely}{comparison.model}"
 
 

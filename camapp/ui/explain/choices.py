@@ -46,8 +46,7 @@ class Choices:
         rival: another class, to be set against it; -2 or empty for none, -1 for the next likeliest.
         fit: "crop", "letterbox", "stretch", or "model" for the card's own.
         sign: "positive" or "negative".
-        exact: whether the recommended layer means itself; on the page, which always has a layer, it means the method's
-            own choice, which may be several.
+        exact: whether the recommended layer means itself; see ``own_layers``.
     """
 
     picture: str | None
@@ -76,7 +75,7 @@ class Choices:
 
     def own_layers(self, layers: Sequence[LayerInfo]) -> bool:
         """Whether the layers are the method's own choice, of a model that has ``layers``."""
-        return not self.layers or (not self.exact and own_layers(self.layers, layers))
+        return own_layers(self.layers, layers, exact=self.exact)
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong without the model.
@@ -149,10 +148,16 @@ def _targets(model: LoadedModel, choices: Choices) -> int | list[int] | TopClass
         return TopClasses(1) if top else model.class_index(choices.target)
     if top and next_likeliest:
         return TopClasses(2)
+    if not (top or next_likeliest):
+        return _apart(model, model.class_index(choices.target), model.class_index(choices.rival))
     ranked = [one.index for one in explain(model, choices.picture or "", fit=_fit(choices)).predictions]
     target = ranked[0] if top else model.class_index(choices.target)
     others = [index for index in ranked if index != target]
     rival = others[0] if next_likeliest else model.class_index(choices.rival)
+    return _apart(model, target, rival)
+
+
+def _apart(model: LoadedModel, target: int, rival: int) -> list[int]:
     if rival == target:
         raise TargetError(f"{model.label(target)} is compared with itself: choose another class to compare with.")
     return [target, rival]

@@ -12,7 +12,7 @@ import numpy as np
 from camapp.contrast import Contrast
 from camapp.errors import UsageError
 from camapp.explanation import Explanation
-from camapp.files import safe_name, safe_stem
+from camapp.files import safe_name, safe_stem, write_atomically
 from camapp.images.render import ALPHA, heatmap_16bit, png_bytes
 from camapp.images.saved import npy_bytes
 from camapp.ui.frame.results import Results
@@ -27,7 +27,9 @@ def keep_explanation(results: Results, explanation: Explanation, owner: str = ""
     """Keep the files of an explanation of a visitor's for download; the token."""
     makers = {"overlay.png": _overlay, "heatmap.png": _heatmap, "npy": _values, "json": _summary}
     files = {name: partial(make, explanation) for name, make in makers.items()}
-    return results.keep_files(files, _label(explanation), size=explanation.picture.rgb.nbytes, owner=owner)
+    rgb = explanation.picture.rgb
+    size = rgb.nbytes + rgb.size // 3 * 4  # the picture, and the one map of its size that an explanation keeps
+    return results.keep_files(files, _label(explanation), size=size, owner=owner)
 
 
 def write_maps(explanation: Explanation, folder: Path) -> tuple[Path, Path, Path]:
@@ -38,7 +40,7 @@ def write_maps(explanation: Explanation, folder: Path) -> tuple[Path, Path, Path
     paths = []
     for name, make in made.items():
         paths.append(folder / f"{stem}.{name}")
-        paths[-1].write_bytes(make(explanation, which))
+        write_atomically(paths[-1], make(explanation, which))
     return paths[0], paths[1], paths[2]
 
 

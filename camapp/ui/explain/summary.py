@@ -7,12 +7,12 @@ from typing import Any
 
 import gradio as gr
 
-from camapp.backbones.layers import LayerInfo
 from camapp.backbones.load import LoadedModel
 from camapp.cam.methods import find_method
 from camapp.ui.explain.choices import Explained
 from camapp.ui.explain.recipes import address_of, command_of, python_of
 from camapp.ui.frame.component import view
+from camapp.ui.frame.words import percent, shape_text
 
 _HERE = Path(__file__).parent
 
@@ -64,7 +64,7 @@ def _facts(explained: Explained) -> list[list[str]]:
     first, kind = explanation.classes[0], find_method(explanation.method)
     against = [["Against", f"{one.label} ({one.index}), {percent(one.probability)}"] for one in explanation.classes[1:]]
     rows, columns = explanation.raw.shape[1:]
-    sizes = {layer.name: shape_text(layer) for layer in explained.layers}
+    sizes = {layer.name: shape_text(layer.shape) for layer in explained.layers}
     size = sizes.get(explanation.layer, f"{rows} × {columns}")
     weights, sha256 = str(explanation.weights["source"]), explanation.weights["sha256"]
     return [
@@ -89,20 +89,6 @@ def _fit_text(explained: Explained) -> str:
     how = {"crop": "centre crop", "letterbox": "letterboxed", "stretch": "stretched"}[geometry.fit]
     seen = "all of the picture" if geometry.sees_all else "the dashed frame"
     return f"{how} to {width} × {height}: {seen} was seen"
-
-
-def shape_text(layer: LayerInfo) -> str:
-    """A layer's output shape as people read it."""
-    return " × ".join(str(side) for side in layer.shape or ())
-
-
-def percent(probability: float) -> str:
-    """A probability as a percentage that does not pretend to be 0 or 100."""
-    if 0 < probability < 0.001:
-        return "< 0.1%"
-    if 0.999 < probability < 1:
-        return "> 99.9%"
-    return f"{probability:.1%}"
 
 
 def device_text(model: LoadedModel) -> str:

@@ -15,7 +15,7 @@ from camapp.ui.features.downloads import probe_file
 from camapp.ui.features.extracting import Request, as_layers, checked_request, extract, labelled, train
 from camapp.ui.frame.messages import in_words, owner_of
 from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.scheduler import Scheduler
+from camapp.ui.frame.scheduler import PROGRAMS_TOLD_EVERY, Scheduler
 from camapp.ui.frame.uploads import uploaded
 
 # A file, and what is told of it. Both events are generators: Gradio closes one whose caller is gone, and so its work.
@@ -107,7 +107,9 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
                     slow, table = pool.load(wanted.model, slow=True), labelled(found.table, labels or "")
                     return train(slow, table, kind, test_share, cancel=in_time), found
 
-            trained, found = yield from work.follow(learn, _telling, owner=owner_of(request), slow=True)
+            trained, found = yield from work.follow(
+                learn, _telling, owner=owner_of(request), slow=True, every=PROGRAMS_TOLD_EVERY
+            )
             path = new_result_folder() / f"{found.stem}.camapp"
             path.write_bytes(probe_file(trained))
             report = json.loads(json.dumps(trained.report.to_dict()))

@@ -13,6 +13,7 @@ from camapp.features.info import FeatureInfo
 from camapp.ui.features.code import extract_code
 from camapp.ui.features.extracting import Extraction
 from camapp.ui.frame.component import view
+from camapp.ui.frame.words import shape_text
 
 # What a button says of each format.
 FORMAT_TITLES = {
@@ -81,7 +82,7 @@ def _layer(extraction: Extraction, name: str, info: FeatureInfo) -> dict[str, An
     return {
         "name": name,
         "from": f"{info.layer} ({info.kind})" if info.layer != name else info.kind,
-        "shape": " × ".join(map(str, info.shape)),
+        "shape": shape_text(info.shape),
         "pool": "not needed" if info.pool == "none" and len(info.shape) == 1 else info.pool,
         "size": " × ".join(f"{side:,}" for side in info.size) or "1",
         "norm": f"{seen.mean_norm:.3g}",

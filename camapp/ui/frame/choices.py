@@ -55,9 +55,13 @@ def recommended_layer(layers: Sequence[LayerInfo]) -> str:
     return next((layer.name for layer in layers if layer.recommended), layers[0].name if layers else "")
 
 
-def own_layers(chosen: Sequence[str], layers: Sequence[LayerInfo]) -> bool:
+def own_layers(chosen: Sequence[str], layers: Sequence[LayerInfo], *, exact: bool = False) -> bool:
     """Whether the method's own choice of layers is meant, which may be several.
 
-    The page always has a layer chosen: there the recommended one means so.
+    Args:
+        chosen: names of layers.
+        layers: those of the model that have a map.
+        exact: whether the recommended layer means itself, as to a program. On the page, which always has a layer
+            chosen, it means the method's own choice.
     """
-    return not chosen or list(chosen) == [recommended_layer(layers)]
+    return not chosen or (not exact and list(chosen) == [recommended_layer(layers)])

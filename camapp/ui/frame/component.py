@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
 from gradio import component_meta
 
+Kind = TypeVar("Kind", bound=gr.HTML)
 
-def view(folder: Path, name: str, *, kind: type[gr.HTML] = gr.HTML, **options: Any) -> Any:
-    """A component of our own: ``NAME.html``, ``NAME.css`` and ``NAME.js`` of a folder, those that are there.
+
+def view(folder: Path, name: str, *, kind: type[Kind] = gr.HTML, **options: Any) -> Kind:  # type: ignore[assignment]
+    """A component of our own: ``NAME.html``, ``NAME.js`` and, where there is one, ``NAME.css`` of a folder.
 
     Args:
         folder: where they lie.
@@ -20,10 +22,15 @@ def view(folder: Path, name: str, *, kind: type[gr.HTML] = gr.HTML, **options: A
         kind: of the component.
         options: for ``gr.HTML``; ``html_template`` where there is no file of it.
     """
-    files = {"html_template": ".html", "css_template": ".css", "js_on_load": ".js"}
-    there = {option: folder / f"{name}{ending}" for option, ending in files.items() if option not in options}
-    read = {option: path.read_text(encoding="utf-8") for option, path in there.items() if path.is_file()}
-    return kind(**{"value": None, "apply_default_css": False, **read, **options})
+    files = {"html_template": ".html", "js_on_load": ".js"}
+    if (folder / f"{name}.css").is_file():
+        files["css_template"] = ".css"
+    own = {
+        option: (folder / f"{name}{ending}").read_text(encoding="utf-8")
+        for option, ending in files.items()
+        if option not in options
+    }
+    return kind(**{"value": None, "apply_default_css": False, **own, **options})
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from camapp.cam.suitability import unsuitable_methods
 from camapp.errors import ModelError, did_you_mean
 from camapp.features.saved import SUFFIX
 from camapp.loading import load_model
+from camapp.ui.environment import kept_text
 from camapp.ui.frame.kept import Kept
 
 MOST_LOADED = 3
@@ -79,7 +80,7 @@ class ModelPool:
         self._device = device
         self._loaded: OrderedDict[str, _Ready] = OrderedDict()
         self._trained: Kept[tuple[_Ready, int]] = Kept(
-            "This classifier is kept for an hour, and is gone. Train it again.",
+            f"This classifier was kept for {kept_text()}, and is gone. Train it again.",
             size_of=lambda trained: trained[1],
             most=MOST_TRAINED,
         )
@@ -104,7 +105,8 @@ class ModelPool:
             return trained.model.card
         if name not in self._cards:
             raise ModelError(
-                f'Model "{name}" is not available on this page.{did_you_mean(name, self._cards)} {self._known()}'
+                f'Model "{name}" is not available on this page.{did_you_mean(name, self._cards)} {self._known()} '
+                f"Classifiers trained here are kept for {kept_text()}."
             )
         return self._cards[name]
 

@@ -100,9 +100,11 @@ class Results:
             if not content.is_file():
                 return PlainTextResponse(GONE, 404)
             return FileResponse(content, media_type=media_type, headers=headers)
+        if isinstance(content, bytes):
+            return Response(content, media_type=media_type, headers=headers)
         try:
             with _encoders:
-                made = content if isinstance(content, bytes) else content(request.query_params)
+                made = content(request.query_params)
         except (CamappError, ValueError) as error:
             return PlainTextResponse(str(error), 400)
         return Response(made, media_type=media_type, headers=headers)

@@ -17,7 +17,7 @@ MOST_WAITING = 16
 
 # Seconds between two messages about a task that runs or waits: to a page, and to a program, which only has to be found
 # gone when it is.
-_TOLD_EVERY = 0.3
+TOLD_EVERY = 0.3
 PROGRAMS_TOLD_EVERY = 2.0
 
 # Seconds before the first message: most quick tasks are done by then, and a message costs the page a redraw.
@@ -25,6 +25,10 @@ _FIRST_TOLD = 0.4
 
 # Seconds that a step of a slow task gives way to quick ones at most, so that it gets on whatever comes.
 _MOST_GIVEN_WAY = 1.0
+
+
+class QueueFullError(UsageError):
+    """So many requests wait that another one would wait too long."""
 
 
 class ReplacedError(Exception):
@@ -132,7 +136,7 @@ class Scheduler:
         owner: str,
         slow: bool = False,
         topic: str = "",
-        every: float = _TOLD_EVERY,
+        every: float = TOLD_EVERY,
     ) -> Generator[Update, None, T]:
         """Run a job in its turn, telling the visitor how far it is: ``result = yield from scheduler.follow(...)``.
 
@@ -147,7 +151,7 @@ class Scheduler:
             every: seconds between two messages.
 
         Raises:
-            UsageError: the queue is full.
+            QueueFullError: so many requests wait.
             ReplacedError: a newer task took its place.
             Exception: what the job raises.
         """
@@ -170,7 +174,7 @@ class Scheduler:
         """Run a job in its turn and wait for it.
 
         Raises:
-            UsageError: the queue is full.
+            QueueFullError: so many requests wait.
             Exception: what the job raises.
         """
         task = self._submit(job, owner, slow)
@@ -198,12 +202,12 @@ class Scheduler:
 
     def _submit(self, job: Callable[[Task[T]], T], owner: str, slow: bool, topic: str = "") -> Task[T]:
         task = Task(job, owner, topic)
-        if topic:
-            self.replace(owner, topic)
         with self._changed:
             waiting = sum(lane.waiting for lane in self._lanes.values())
             if waiting >= self._most_waiting:
-                raise UsageError(f"The queue is full: {waiting} requests are waiting. Try again in a moment.")
+                raise QueueFullError(f"The queue is full: {waiting} requests are waiting. Try again in a moment.")
+            if topic:
+                self.replace(owner, topic)
             lane = self._lanes[slow]
             lane.add(task)
             if topic:

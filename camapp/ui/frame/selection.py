@@ -15,6 +15,7 @@ from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.picker import Option, picker, picker_value
 from camapp.ui.frame.samples import sample_strip
 from camapp.ui.frame.uploads import picture_input
+from camapp.ui.frame.words import shape_text
 
 Update = dict[Any, Any]
 
@@ -132,7 +133,7 @@ def layer_options(layers: list[LayerInfo]) -> list[Option]:
             layer.name,
             layer.name,
             group=_stage(layer),
-            detail=" × ".join(map(str, layer.shape or ())) + f" · {layer.kind}",
+            detail=shape_text(layer.shape) + f" · {layer.kind}",
             badge="recommended" if layer.recommended else "",
         )
         for layer in layers
@@ -155,4 +156,4 @@ def method_options(unsuitable: dict[str, str]) -> list[Option]:
 
 
 def _stage(layer: LayerInfo) -> str:
-    return f"Maps of {' × '.join(map(str, layer.grid or ()))}"
+    return f"Maps of {shape_text(layer.grid)}"

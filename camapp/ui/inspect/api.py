@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from camapp.ui.environment import new_result_folder
-from camapp.ui.frame.messages import in_words, owner_of
+from camapp.ui.frame.messages import in_words, owner_of, text_of
 from camapp.ui.frame.scheduler import PROGRAMS_TOLD_EVERY, Scheduler
 from camapp.ui.frame.uploads import picture_input
 from camapp.ui.inspect.choices import Choices, Looks
@@ -42,7 +42,10 @@ def add_api(looks: Looks, work: Scheduler) -> None:
         with in_words():
             whole = isinstance(channels, int | float) and float(channels).is_integer()
             most: Any = int(channels) if whole else channels  # what is none is refused by the check
-            choices = Choices(picture, model, (layer,) if layer else (), target, ranking, most)
+            words = {"model": model, "layer": layer, "target": target, "ranking": ranking}
+            told = {name: text_of(value, name) for name, value in words.items()}
+            layers = (told["layer"],) if told["layer"] else ()
+            choices = Choices(picture, told["model"], layers, told["target"], told["ranking"], most)
             choices.check_with_picture()
             options: dict[str, Any] = {"owner": owner_of(request), "every": PROGRAMS_TOLD_EVERY}
             maps = yield from work.follow(lambda task: looks.channels(choices), _telling, **options)

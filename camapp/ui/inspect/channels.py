@@ -16,7 +16,7 @@ from camapp.images.render import VEIL
 from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
 from camapp.ui.frame.pictures import jpeg_url, png_url
-from camapp.ui.inspect.words import figure
+from camapp.ui.frame.words import figure
 
 LONGEST_SIDE = 720
 

@@ -16,7 +16,7 @@ from camapp.hooks.report.rows import LayerRow, layer_rows, subject
 from camapp.hooks.report.table import percent
 from camapp.inspection import Inspection
 from camapp.ui.frame.component import view
-from camapp.ui.inspect.words import figure
+from camapp.ui.frame.words import figure, shape_text
 
 # Verdicts of one kind that are listed; a network of NaN has one for every layer.
 MOST_OF_A_KIND = 4
@@ -80,7 +80,7 @@ def _layer(row: LayerRow, inspectable: bool, what: list[str]) -> dict[str, Any]:
     return {
         "name": row.name,
         "kind": row.kind,
-        "shape": " × ".join(map(str, row.shape[1:])),
+        "shape": shape_text(row.shape[1:]),
         "map": inspectable,
         "activation": "" if active is None else figure(active.norm),
         "gradient": "" if gradient is None else figure(gradient.norm),

@@ -16,6 +16,7 @@ from camapp.ui.frame.picker import picker_value
 from camapp.ui.frame.scheduler import Task
 from camapp.ui.frame.selection import MOST_LAYERS, Update, layer_options
 from camapp.ui.frame.tab import Frame, Tab
+from camapp.ui.frame.words import figure
 from camapp.ui.inspect.api import add_api
 from camapp.ui.inspect.channels import channels_of, channels_view
 from camapp.ui.inspect.choices import SCALES, Choices, Looks, ranking_choices
@@ -23,7 +24,6 @@ from camapp.ui.inspect.depth import depth_of, depth_view
 from camapp.ui.inspect.downloads import keep_channels, keep_inspection
 from camapp.ui.inspect.recipes import address_of, copies_of_channels, copies_of_inspection
 from camapp.ui.inspect.tree import tree_of, tree_view
-from camapp.ui.inspect.words import figure
 
 T = TypeVar("T")
 View = dict[str, Any]

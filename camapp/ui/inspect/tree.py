@@ -12,7 +12,7 @@ from camapp.backbones.costs import Costs, ModuleCost
 from camapp.backbones.layers import LayerInfo
 from camapp.hooks.report.table import percent
 from camapp.ui.frame.component import view
-from camapp.ui.inspect.words import amount
+from camapp.ui.frame.words import amount, shape_text
 
 _HERE = Path(__file__).parent
 
@@ -33,7 +33,7 @@ def tree_of(costs: Costs, layers: Sequence[LayerInfo], title: str, chosen: str, 
         token: that the page can tell one result by.
     """
     maps = {layer.name: layer for layer in layers}
-    size = " × ".join(map(str, costs.size))
+    size = shape_text(costs.size)
     compute = f"{amount(costs.macs)} multiply-accumulates for a picture of {size}"
     return {
         "title": title,
@@ -45,7 +45,7 @@ def tree_of(costs: Costs, layers: Sequence[LayerInfo], title: str, chosen: str, 
 
 
 def _row(one: ModuleCost, layer: LayerInfo | None) -> dict[str, Any]:
-    shape = " × ".join(map(str, one.shape)) if one.shape else ""
+    shape = shape_text(one.shape)
     return {
         "name": one.name,
         "short": one.short_name,

@@ -73,3 +73,4 @@ def test_the_recommended_layer_means_the_methods_own_choice(pool: ModelPool, tmp
     other = next(layer.name for layer in pool.layers(MODEL) if not layer.recommended)
     assert choices(tmp_path, layers=[best]).explainer(pool, None)[1].settings()["layer"] == []
     assert choices(tmp_path, layers=[other]).explainer(pool, None)[1].settings()["layer"] == [other]
+    assert choices(tmp_path, layers=[best], exact=True).explainer(pool, None)[1].settings()["layer"] == [best]

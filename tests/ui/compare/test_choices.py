@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
+import json
 import shlex
+import zipfile
 from typing import Any
 
 import pytest
@@ -11,8 +14,10 @@ import pytest
 from camapp.errors import CamappError, LayerError, TargetError, UsageError
 from camapp.resources import resource_folder
 from camapp.ui.compare.choices import CompareChoices, Compared, compare_choices, compare_patches
+from camapp.ui.compare.downloads import keep_comparison
 from camapp.ui.compare.recipes import command_of, patches_python, python_of
 from camapp.ui.frame.models import ModelPool
+from camapp.ui.frame.results import Results
 from camapp.ui.frame.scheduler import Task
 
 CHELSEA = str(resource_folder("assets") / "chelsea.jpg")
@@ -37,6 +42,25 @@ def test_the_recommended_layer_means_each_methods_own_choice_as_in_explain(compa
     assert fused.explanation is not None
     assert fused.explanation.layer.startswith("bn2 + ")
     assert compared.columns == [("bn2", "1280 × 7 × 7 · recommended"), (FINER, "112 × 14 × 14")]
+
+
+def test_to_a_program_the_recommended_layer_means_itself(pool: ModelPool) -> None:
+    choices = CompareChoices(CHELSEA, MODEL, ["bn2"], ["gradcam", "fused"], exact=True)
+    fused = compare_choices(pool, choices, task()).comparison.cell("fused", "bn2")
+    assert fused is not None
+    assert fused.explanation is not None
+    assert fused.explanation.layer == "bn2"
+
+
+def test_downloads_leave_no_map_of_the_pictures_own_size_behind(compared: Compared) -> None:
+    comparison, results = compared.comparison, Results()
+    token = keep_comparison(results, comparison, "somebody")
+    files = results._kept.find(token).files
+    archive = zipfile.ZipFile(io.BytesIO(files["comparison.zip"]({})))  # type: ignore[operator]
+    assert {"comparison.json", "correlation.csv"} <= set(archive.namelist())
+    assert json.loads(files["comparison.json"]({}))["input"] == "chelsea.jpg"  # type: ignore[operator]
+    kept = [cell.explanation._last_heatmap for cell in comparison.cells if cell.explanation]
+    assert kept == [{}] * len(kept)
 
 
 @pytest.mark.parametrize(

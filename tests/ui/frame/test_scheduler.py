@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from camapp.errors import StoppedError, UsageError
-from camapp.ui.frame.scheduler import ReplacedError, Scheduler, Task
+from camapp.ui.frame.scheduler import QueueFullError, ReplacedError, Scheduler, Task
 
 
 @pytest.fixture
@@ -174,6 +174,17 @@ def test_a_newer_task_of_the_same_topic_takes_the_place_of_one_that_runs() -> No
     with pytest.raises(ReplacedError) as told:
         result_of(old)
     assert not told.value.stopped
+
+
+def test_a_request_that_a_full_queue_refuses_stops_nothing_of_its_visitor(gate: threading.Event) -> None:
+    scheduler = Scheduler(most_waiting=1)
+    running = scheduler.follow(lambda _: gate.wait(10) and "done", str, owner="anna", topic="map", every=0.01)
+    assert next(running).startswith("Running")
+    start(scheduler, lambda _: None, "ben")  # waits, and fills the queue
+    with pytest.raises(QueueFullError, match="The queue is full: 1 requests are waiting"):
+        list(scheduler.follow(lambda _: None, str, owner="anna", topic="map"))
+    gate.set()
+    assert result_of(running) == "done"
 
 
 def test_a_newer_task_takes_no_place_of_another_visitor_or_topic(gate: threading.Event) -> None:

@@ -22,10 +22,10 @@ from camapp.backbones.load import LoadedModel
 from camapp.channels import ChannelMaps, channel_maps
 from camapp.images.picture import Picture
 from camapp.inspection import inspect_picture
+from camapp.ui.frame.words import amount, figure
 from camapp.ui.inspect.channels import channels_of
 from camapp.ui.inspect.depth import depth_of
 from camapp.ui.inspect.tree import tree_of
-from camapp.ui.inspect.words import amount, figure
 
 NAN, INF = float("nan"), float("inf")
 

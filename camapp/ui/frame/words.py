@@ -1,8 +1,23 @@
-"""Numbers as the tab's views write them."""
+"""Numbers as the views write them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+
+
+def percent(probability: float) -> str:
+    """A probability as a percentage that does not pretend to be 0 or 100."""
+    if 0 < probability < 0.001:
+        return "< 0.1%"
+    if 0.999 < probability < 1:
+        return "> 99.9%"
+    return f"{probability:.1%}"
+
+
+def shape_text(shape: Iterable[int] | None) -> str:
+    """A shape as people read it: 1280 × 7 × 7; "" for none."""
+    return " × ".join(map(str, shape or ()))
 
 
 def figure(value: float) -> str:
