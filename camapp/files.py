@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import io
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from uuid import uuid4
 
 from camapp.errors import UsageError
 
 # File systems take 255 bytes a name; the rest is left for what is appended.
 LONGEST_STEM_BYTES = 120
+_COMPRESSED = {".png", ".jpg", ".zip"}
 # As _hidden_beside makes them.
 _TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.(part|old)", re.DOTALL)
 
@@ -144,6 +147,22 @@ def write_together(folder: Path, contents: dict[str, bytes]) -> list[Path]:
         for part in parts:
             part.unlink(missing_ok=True)
     return list(parts.values())
+
+
+def zipped(contents: Mapping[str, bytes]) -> bytes:
+    """Files, by their names in it, as one .zip that is the same for the same files; what is compressed stays so."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in contents.items():
+            kind = zipfile.ZIP_STORED if PurePath(name).suffix in _COMPRESSED else zipfile.ZIP_DEFLATED
+            archive.writestr(zipfile.ZipInfo(name), content, kind)  # dated 1980, the earliest that a .zip can hold
+    return buffer.getvalue()
+
+
+def zipped_folder(folder: Path) -> bytes:
+    """All files of a folder and those in it, as ``zipped`` packs them."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return zipped({path.relative_to(folder).as_posix(): path.read_bytes() for path in found})
 
 
 def _hidden_beside(path: Path, ending: str) -> Path:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,8 @@ from camapp.files import (
     whole_folder,
     write_atomically,
     write_together,
+    zipped,
+    zipped_folder,
 )
 
 
@@ -125,3 +130,16 @@ def test_a_folder_is_put_back_where_the_new_one_cannot_take_its_place(
         pass
     assert [one.name for one in path.iterdir()] == ["old"]
     assert put_aside(path) == []
+
+
+def test_the_same_files_are_the_same_zip_whenever_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "map.png").write_bytes(b"\0" * 1000)
+    (tmp_path / "a.txt").write_bytes(b"text" * 1000)
+    first = zipped_folder(tmp_path)
+    os.utime(tmp_path / "a.txt", (1, 1))
+    assert zipped_folder(tmp_path) == first
+    with zipfile.ZipFile(io.BytesIO(first)) as archive:
+        sizes = {one.filename: (one.file_size, one.compress_type) for one in archive.infolist()}
+    assert sizes == {"a.txt": (4000, zipfile.ZIP_DEFLATED), "b/map.png": (1000, zipfile.ZIP_STORED)}
+    assert zipped({"a.txt": b"text" * 1000, "b/map.png": b"\0" * 1000}) == first

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import os
 import tempfile
-import zipfile
 from pathlib import Path
 
 from camapp.errors import UsageError, did_you_mean
 from camapp.features.analysis.projector import save_projector
 from camapp.features.formats import FORMATS, save_features
 from camapp.features.table import FeatureTable
+from camapp.files import zipped_folder
 
 # What a format needs beside camapp's own dependencies: the module, and how to get it.
 _NEEDS = {"hdf5": ("h5py", 'HDF5 needs h5py: pip install "camapp[hdf5]"')}
 PROJECTOR = "projector"
-# The earliest date that a .zip can hold: the same features give the same bytes.
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def missing_for(format: str) -> str | None:
@@ -64,23 +61,12 @@ def packed(
         inside = Path(made)
         if format == PROJECTOR:
             _save_projector(table, inside)
-            return f"{stem}.projector.zip", zipped(inside)
+            return f"{stem}.projector.zip", zipped_folder(inside)
         suffix = FORMATS[format].suffixes[0] if FORMATS[format].suffixes else ""
         written = save_features(table, inside / f"{stem}{suffix}", format)
         if len(written) == 1 and written[0].parent == inside:
             return written[0].name, written[0].read_bytes()
-        return f"{stem}.{format}.zip", zipped(inside)
-
-
-def zipped(folder: Path) -> bytes:
-    """All files of a folder and those in it, as a .zip that is the same for the same files."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                member = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _DATE)
-                archive.writestr(member, path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
+        return f"{stem}.{format}.zip", zipped_folder(inside)
 
 
 def _save_projector(table: FeatureTable, folder: Path) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from camapp.comparison import Comparison
-from camapp.files import safe_name, safe_stem
+from camapp.files import safe_name, safe_stem, zipped
 from camapp.images.render import ALPHA, png_bytes
 from camapp.ui.environment import private_folder
 from camapp.ui.frame.results import Content, Results
@@ -35,14 +33,9 @@ def keep_comparison(results: Results, comparison: Comparison, owner: str = "") -
 
 def zip_of(comparison: Comparison, alpha: float = ALPHA, colormap: str = "viridis") -> bytes:
     """All files of ``Comparison.save`` as a zip."""
-    packed = io.BytesIO()
     with tempfile.TemporaryDirectory(dir=private_folder()) as folder:
         saved = comparison.save(folder, alpha=alpha, colormap=colormap)
-        with zipfile.ZipFile(packed, "w") as archive:
-            for path in saved.files:
-                kind = zipfile.ZIP_STORED if path.suffix == ".png" else zipfile.ZIP_DEFLATED
-                archive.writestr(zipfile.ZipInfo(path.name), path.read_bytes(), kind)  # no times of this machine
-    return packed.getvalue()
+        return zipped({path.name: path.read_bytes() for path in saved.files})
 
 
 def sheet_of(comparison: Comparison, alpha: float = ALPHA, colormap: str = "viridis") -> bytes:

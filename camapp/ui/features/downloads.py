@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from camapp.errors import UsageError
-from camapp.features.formats.packed import packed, zipped
+from camapp.features.formats.packed import packed
 from camapp.features.saved import check_savable
+from camapp.files import zipped_folder
 from camapp.transfer import TrainedProbe
 from camapp.ui.environment import private_folder
 from camapp.ui.features.extracting import Extraction
@@ -63,4 +64,4 @@ def report_zip(trained: TrainedProbe) -> bytes:
         raise UsageError("This classifier has no report: no pictures were kept apart.")
     with tempfile.TemporaryDirectory(dir=private_folder()) as folder:
         trained.report.save(folder)
-        return zipped(Path(folder))
+        return zipped_folder(Path(folder))

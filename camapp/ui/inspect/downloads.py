@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 
 from camapp.channels import ChannelMaps
 from camapp.errors import UsageError
-from camapp.files import safe_name, safe_stem
+from camapp.files import safe_name, safe_stem, zipped
 from camapp.images.render import ALPHA, png_bytes
 from camapp.inspection import Inspection
 from camapp.ui.environment import private_folder
@@ -34,15 +32,6 @@ def keep_inspection(results: Results, inspection: Inspection, owner: str = "") -
     """Keep the figures of all layers, of a visitor's, for download; the token."""
     label = f"{safe_stem(inspection.pictures[0].name)}-{safe_name(inspection.model)[:60]}"
     return results.keep_files({"inspection.zip": partial(_inspection, inspection)}, label, size=2**20, owner=owner)
-
-
-def zipped(contents: Mapping[str, bytes]) -> bytes:
-    """Files, by name, as one zip."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in contents.items():
-            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
 
 
 def _overlay(maps: ChannelMaps, query: Query) -> bytes:
