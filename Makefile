@@ -37,6 +37,7 @@ bench: $(VENV)/.bench ## compare with the peers (minutes; want an idle machine)
 	$(BIN)/python -m benchmarks features $(ARGS)
 	$(BIN)/python -m benchmarks hooks $(ARGS)
 	$(BIN)/python -m benchmarks export $(ARGS)
+	$(BIN)/python -m benchmarks page $(ARGS)
 
 wheel: $(VENV)/.test ## build the wheel into dist/
 	$(BIN)/python -m build
