@@ -44,7 +44,7 @@ def test_the_api_answers_with_the_figures_and_files_of_the_library(client: Clien
     ("options", "words"),
     [
         ({"model": "../x"}, "not available on this page"),
-        ({"layer": "<b>bn2"}, 'efficientnet_lite0 has no layer "<b>bn2" with a map'),
+        ({"layer": "<b>bn2"}, 'efficientnet_lite0 has no layer "&lt;b&gt;bn2" with a map'),
         ({"layer": "bn2@7"}, "was called 1 time"),
         ({"ranking": "best"}, "use one of mean, max, gradient"),
         ({"ranking": "gradient", "target": "zzz"}, "zzz"),
