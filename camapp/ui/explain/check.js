@@ -1,40 +1,32 @@
 // Runs as the body of a function of Gradio's. Draws two charts; every text is written as text.
 
-const { make } = window.camapp;
+const { make, svg } = window.camapp;
 const root = element.querySelector(".check");
-const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM] = [360, 230, 54, 12, 22, 40];
-
-function shape(tag, attributes, text) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
 
 const x = (share) => LEFT + share * (WIDTH - LEFT - RIGHT);
 const y = (score) => HEIGHT - BOTTOM - score * (HEIGHT - TOP - BOTTOM);
 
 function line(shares, curve, kind) {
   const points = shares.map((share, at) => `${x(share).toFixed(1)},${y(curve[at]).toFixed(1)}`).join(" ");
-  return shape("polyline", { points, class: `check-${kind}` });
+  return svg("polyline", { points, class: `check-${kind}` });
 }
 
 function chart(panel, shares) {
   const title = `${panel.title} (${panel.better})`;
-  const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}: the curves are in the table below.` });
+  const sheet = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}: the curves are in the table below.` });
   for (const tick of [0, 0.25, 0.5, 0.75, 1]) {
-    svg.append(shape("line", { x1: x(0), x2: x(1), y1: y(tick), y2: y(tick), class: "check-grid" }));
-    svg.append(shape("text", { x: x(0) - 6, y: y(tick) + 4, "text-anchor": "end" }, tick.toFixed(2)));
-    svg.append(shape("text", { x: x(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, `${tick * 100}%`));
+    sheet.append(svg("line", { x1: x(0), x2: x(1), y1: y(tick), y2: y(tick), class: "check-grid" }));
+    sheet.append(svg("text", { x: x(0) - 6, y: y(tick) + 4, "text-anchor": "end" }, tick.toFixed(2)));
+    sheet.append(svg("text", { x: x(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, `${tick * 100}%`));
   }
   const changed = panel.title === "Insertion" ? "pixels shown sharp" : "pixels taken away";
-  svg.append(shape("text", { x: x(0.5), y: HEIGHT - 6, "text-anchor": "middle" }, `${changed}, hottest first`));
+  sheet.append(svg("text", { x: x(0.5), y: HEIGHT - 6, "text-anchor": "middle" }, `${changed}, hottest first`));
   const upright = { x: -y(0.5), y: 11, transform: "rotate(-90)", "text-anchor": "middle" };
-  svg.append(shape("text", upright, "probability of the class"));
-  for (const curve of panel.random) svg.append(line(shares, curve, "random"));
-  svg.append(line(shares, panel.curve, "map"));
-  return make("figure", {}, make("figcaption", {}, make("strong", {}, panel.title), ` ${panel.better}`), svg);
+  sheet.append(svg("text", upright, "probability of the class"));
+  for (const curve of panel.random) sheet.append(line(shares, curve, "random"));
+  sheet.append(line(shares, panel.curve, "map"));
+  return make("figure", {}, make("figcaption", {}, make("strong", {}, panel.title), ` ${panel.better}`), sheet);
 }
 
 function table(value) {

@@ -1,7 +1,7 @@
 // Runs as the body of a function of Gradio's: `element` is the component, `props.value` what view_of() made, and
 // watch() tells of a new value. Nothing here asks the server for anything.
 
-const { make, pixelsOf } = window.camapp;
+const { make, pixelsOf, pixelUnder, arrowStep, outlineSeen, drawRamp, onceAFrame } = window.camapp;
 const part = (name) => element.querySelector(`.viewer-${name}`);
 const root = element.querySelector(".viewer");
 const canvas = part("canvas");
@@ -16,7 +16,6 @@ for (const name of props.choices) {
 const invitation = { title: part("empty-title").textContent, text: part("empty-text").textContent };
 let view = null; // the value on show, with its pixels
 let cross = { x: 0, y: 0 };
-let waiting = false;
 
 async function show() {
   const value = props.value;
@@ -107,27 +106,13 @@ function draw() {
     }
   }
   context.putImageData(sheet, 0, 0);
-  drawFrame();
+  if (!view.sees_all) outlineSeen(context, seen);
   drawCross();
-  drawLegend(colors);
+  drawRamp(part("legend"), colors);
   part("opacity-value").textContent = `${knobs.opacity.value}%`;
   part("threshold-value").textContent = (knobs.threshold.value / 100).toFixed(2);
   part("split-value").textContent = `${knobs.split.value}%`;
   linkDownloads();
-}
-
-function drawFrame() {
-  if (view.sees_all) return;
-  const [left, top, right, bottom] = view.seen;
-  const line = Math.max(1, Math.round(Math.min(view.width, view.height) / 250));
-  const box = [left + line / 2, top + line / 2, right - left - line, bottom - top - line];
-  context.lineWidth = line;
-  context.strokeStyle = "#000";
-  context.strokeRect(...box);
-  context.strokeStyle = "#fff";
-  context.setLineDash([6 * line, 6 * line]);
-  context.strokeRect(...box);
-  context.setLineDash([]);
 }
 
 function drawCross() {
@@ -144,15 +129,6 @@ function drawCross() {
     context.lineTo(x, y + arm);
     context.stroke();
   }
-}
-
-function drawLegend(colors) {
-  const ink = part("legend").getContext("2d");
-  const ramp = ink.createImageData(256, 1);
-  for (let level = 0; level < 256; level++) {
-    ramp.data.set([colors[level * 3], colors[level * 3 + 1], colors[level * 3 + 2], 255], level * 4);
-  }
-  ink.putImageData(ramp, 0, 0);
 }
 
 // What a level of 0 to 255 stands for: 0 to 1, or -1 to 1.
@@ -180,39 +156,22 @@ function linkDownloads() {
   part("download-summary").href = `${base}/json`;
 }
 
-function redraw() {
-  if (waiting) return;
-  waiting = true;
-  requestAnimationFrame(() => {
-    waiting = false;
-    draw();
-  });
-}
-
-function pixelUnder(event) {
-  const box = canvas.getBoundingClientRect();
-  const x = Math.floor(((event.clientX - box.left) * view.width) / box.width);
-  const y = Math.floor(((event.clientY - box.top) * view.height) / box.height);
-  return [Math.min(view.width - 1, Math.max(0, x)), Math.min(view.height - 1, Math.max(0, y))];
-}
-
-const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const redraw = onceAFrame(draw);
 
 canvas.addEventListener("pointermove", (event) => {
   if (!view) return;
   part("readout").removeAttribute("aria-live"); // a moving mouse must not make a screen reader chatter
-  readOut(...pixelUnder(event));
+  readOut(...pixelUnder(event, canvas));
 });
 canvas.addEventListener("pointerdown", (event) => {
-  if (view) [cross.x, cross.y] = pixelUnder(event);
+  if (view) [cross.x, cross.y] = pixelUnder(event, canvas);
 });
 canvas.addEventListener("keydown", (event) => {
   if (!view) return;
-  const step = STEPS[event.key];
+  const step = arrowStep(event);
   if (step) {
-    const stride = event.shiftKey ? 10 : 1;
-    cross.x = Math.min(view.width - 1, Math.max(0, cross.x + step[0] * stride));
-    cross.y = Math.min(view.height - 1, Math.max(0, cross.y + step[1] * stride));
+    cross.x = Math.min(view.width - 1, Math.max(0, cross.x + step[0]));
+    cross.y = Math.min(view.height - 1, Math.max(0, cross.y + step[1]));
   } else if (event.key === "Home") {
     [cross.x, cross.y] = view.map.peak;
   } else {

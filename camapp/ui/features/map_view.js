@@ -1,7 +1,6 @@
 // Runs as the body of a function of Gradio's: the pictures as points of a plane. Everything is written as text.
 
-const { make } = window.camapp;
-const SVG = "http://www.w3.org/2000/svg";
+const { make, svg, bytesOf, arrowStep } = window.camapp;
 const part = (name) => element.querySelector(`.map-${name}`);
 const [root, plot, tip, stage] = [element.querySelector(".map"), part("plot"), part("tip"), part("stage")];
 const [layerBox, faces] = [part("layer select"), part("faces input")];
@@ -39,13 +38,6 @@ const looks = (row) => {
   return labelOf(row) ? looksOf(view.classes.indexOf(labelOf(row))) : { shape: SHAPES[0], color: "#808a97" };
 };
 
-function drawn(tag, attributes, ...children) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
-
 function face(row, side, words) {
   const { columns, rows } = view.sprite;
   const node = make("span", words ? { class: "map-face", role: "img", "aria-label": words } : { class: "map-face", "aria-hidden": "true" });
@@ -63,8 +55,7 @@ function show() {
   delete root.dataset.token;
   root.dataset.state = view ? "result" : "empty";
   if (!view) return;
-  const bytes = Uint8Array.from(atob(view.sprite.jpeg), (letter) => letter.charCodeAt(0));
-  sheet = URL.createObjectURL(new Blob([bytes], { type: "image/jpeg" }));
+  sheet = URL.createObjectURL(new Blob([bytesOf(view.sprite.jpeg)], { type: "image/jpeg" }));
   [current, alone] = [null, null];
   if (!asked) faces.checked = view.pictures.length <= FEW;
   layerBox.replaceChildren(...view.layers.map((one, place) => new Option(one.name, place)));
@@ -88,7 +79,7 @@ function drawLegend() {
   legend.replaceChildren(
     ...view.classes.map((name, place) => {
       const { shape, color } = looksOf(place);
-      const mark = drawn("svg", { viewBox: "-8 -8 16 16", width: 16, height: 16, "aria-hidden": "true" }, drawn("path", { d: shape, fill: color, class: "map-mark" }));
+      const mark = svg("svg", { viewBox: "-8 -8 16 16", width: 16, height: 16, "aria-hidden": "true" }, svg("path", { d: shape, fill: color, class: "map-mark" }));
       const count = view.labels.filter((one) => one === name).length;
       const button = make("button", { type: "button", "aria-pressed": String(alone === name) }, mark, make("span", {}, name), make("small", {}, count));
       button.addEventListener("click", () => {
@@ -139,31 +130,31 @@ function draw() {
   places = points.map(([across, up]) => [x.at(across), y.at(up)]);
   const seen = (row) => alone === null || labelOf(row) === alone;
   const order = points.map((_, row) => row).sort((a, b) => seen(a) - seen(b));
-  plot.replaceChildren(axes(x, y, width, height, explained), drawn("g", { class: "map-lines", "aria-hidden": "true" }), drawn("g", {}, ...order.map((row) => pointOf(row, seen(row)))));
+  plot.replaceChildren(axes(x, y, width, height, explained), svg("g", { class: "map-lines", "aria-hidden": "true" }), svg("g", {}, ...order.map((row) => pointOf(row, seen(row)))));
   mark();
 }
 
 function axes(x, y, width, height, explained) {
   const [left, bottom] = [MARGIN.left, height - MARGIN.bottom];
-  const node = drawn("g", { class: "map-axes", "aria-hidden": "true" });
+  const node = svg("g", { class: "map-axes", "aria-hidden": "true" });
   for (const tick of x.ticks) {
-    node.append(drawn("line", { x1: x.at(tick), x2: x.at(tick), y1: MARGIN.top, y2: bottom }));
-    node.append(drawn("text", { x: x.at(tick), y: bottom + 16, "text-anchor": "middle" }, String(tick)));
+    node.append(svg("line", { x1: x.at(tick), x2: x.at(tick), y1: MARGIN.top, y2: bottom }));
+    node.append(svg("text", { x: x.at(tick), y: bottom + 16, "text-anchor": "middle" }, String(tick)));
   }
   for (const tick of y.ticks) {
-    node.append(drawn("line", { x1: left, x2: width - MARGIN.right, y1: y.at(tick), y2: y.at(tick) }));
-    node.append(drawn("text", { x: left - 7, y: y.at(tick) + 4, "text-anchor": "end" }, String(tick)));
+    node.append(svg("line", { x1: left, x2: width - MARGIN.right, y1: y.at(tick), y2: y.at(tick) }));
+    node.append(svg("text", { x: left - 7, y: y.at(tick) + 4, "text-anchor": "end" }, String(tick)));
   }
   const middle = [(left + width - MARGIN.right) / 2, (MARGIN.top + bottom) / 2];
-  node.append(drawn("text", { class: "map-title", x: middle[0], y: height - 6, "text-anchor": "middle" }, `Component 1 (${explained[0]} of the variance)`));
-  node.append(drawn("text", { class: "map-title", "text-anchor": "middle", transform: `translate(13 ${middle[1]}) rotate(-90)` }, `Component 2 (${explained[1]})`));
+  node.append(svg("text", { class: "map-title", x: middle[0], y: height - 6, "text-anchor": "middle" }, `Component 1 (${explained[0]} of the variance)`));
+  node.append(svg("text", { class: "map-title", "text-anchor": "middle", transform: `translate(13 ${middle[1]}) rotate(-90)` }, `Component 2 (${explained[1]})`));
   return node;
 }
 
 function pointOf(row, seen) {
   const { shape, color } = looks(row);
   const words = [view.pictures[row], labelOf(row)].filter(Boolean).join(", ");
-  const node = drawn("g", {
+  const node = svg("g", {
     class: seen ? "map-point" : "map-point map-faded",
     role: "option",
     id: `map-point-${row}`,
@@ -173,12 +164,12 @@ function pointOf(row, seen) {
   });
   if (faces.checked) {
     const { columns, rows } = view.sprite;
-    const cut = drawn("svg", { x: -FACE / 2, y: -FACE / 2, width: FACE, height: FACE, viewBox: `${(row % columns) * 96} ${Math.floor(row / columns) * 96} 96 96` });
-    cut.append(drawn("image", { href: sheet, width: columns * 96, height: rows * 96 }));
-    node.append(cut, drawn("rect", { x: -FACE / 2, y: -FACE / 2, width: FACE, height: FACE, fill: "none", stroke: color, "stroke-width": 2 }));
-    if (view.labels) node.append(drawn("path", { d: shape, fill: color, class: "map-mark", transform: `translate(${FACE / 2 - 1} ${1 - FACE / 2})` }));
+    const cut = svg("svg", { x: -FACE / 2, y: -FACE / 2, width: FACE, height: FACE, viewBox: `${(row % columns) * 96} ${Math.floor(row / columns) * 96} 96 96` });
+    cut.append(svg("image", { href: sheet, width: columns * 96, height: rows * 96 }));
+    node.append(cut, svg("rect", { x: -FACE / 2, y: -FACE / 2, width: FACE, height: FACE, fill: "none", stroke: color, "stroke-width": 2 }));
+    if (view.labels) node.append(svg("path", { d: shape, fill: color, class: "map-mark", transform: `translate(${FACE / 2 - 1} ${1 - FACE / 2})` }));
   } else {
-    node.append(drawn("path", { d: shape, fill: color, class: "map-mark" }));
+    node.append(svg("path", { d: shape, fill: color, class: "map-mark" }));
   }
   return node;
 }
@@ -191,12 +182,12 @@ function mark() {
   plot.removeAttribute("aria-activedescendant");
   if (current === null || !places[current] || !links) return;
   const [x, y] = places[current];
-  for (const row of layer.neighbours.rows?.[current] ?? []) links.append(drawn("line", { x1: x, y1: y, x2: places[row][0], y2: places[row][1] }));
+  for (const row of layer.neighbours.rows?.[current] ?? []) links.append(svg("line", { x1: x, y1: y, x2: places[row][0], y2: places[row][1] }));
   const node = plot.querySelector(`#map-point-${current}`);
   node.setAttribute("aria-selected", "true");
   node.parentNode.append(node);
   plot.setAttribute("aria-activedescendant", node.id);
-  plot.append(drawn("circle", { class: "map-ring", cx: x, cy: y, r: faces.checked ? FACE * 0.8 : 10 }));
+  plot.append(svg("circle", { class: "map-ring", cx: x, cy: y, r: faces.checked ? FACE * 0.8 : 10 }));
 }
 
 function choose(row) {
@@ -277,8 +268,6 @@ plot.addEventListener("click", (event) => {
   if (row !== null) choose(row);
 });
 
-const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-
 function next(way) {
   let [best, least] = [current, Infinity];
   places.forEach(([x, y], row) => {
@@ -291,7 +280,7 @@ function next(way) {
 
 plot.addEventListener("keydown", (event) => {
   if (!view || !places.length) return;
-  const way = WAYS[event.key];
+  const way = arrowStep(event, 1);
   const jump = { Home: 0, End: places.length - 1, Enter: current ?? 0, " ": current ?? 0 }[event.key];
   if (!way && jump === undefined) return;
   event.preventDefault();

@@ -1,6 +1,6 @@
 // Runs as the body of a function of Gradio's: how good a trained classifier is. Everything is written as text.
 
-const { make, copyBar } = window.camapp;
+const { make, copyBar, bytesOf } = window.camapp;
 const root = element.querySelector(".probe");
 let sheet = null; // address of the sprite of the pictures told wrong
 
@@ -102,8 +102,7 @@ function show() {
   if (value?.error) root.append(make("h2", {}, "No classifier"), make("p", { class: "probe-error" }, value.error));
   if (!value?.figures) return;
   if (value.sprite) {
-    const bytes = Uint8Array.from(atob(value.sprite.jpeg), (letter) => letter.charCodeAt(0));
-    sheet = URL.createObjectURL(new Blob([bytes], { type: "image/jpeg" }));
+    sheet = URL.createObjectURL(new Blob([bytesOf(value.sprite.jpeg)], { type: "image/jpeg" }));
   }
   const notes = [value.downloads.reason, ...value.notes].filter(Boolean).map((note) => make("p", { class: "probe-note" }, note));
   root.append(

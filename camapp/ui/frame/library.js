@@ -4,8 +4,9 @@ window.camapp = (() => {
   const opened = {}; // callbacks by tab
   const colormaps = {};
 
-  function make(tag, attributes = {}, ...children) {
-    const node = document.createElement(tag);
+  const make = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
+
+  function filled(node, attributes, children) {
     for (const [name, value] of Object.entries(attributes)) if (value !== undefined) node.setAttribute(name, value);
     node.append(...children);
     return node;
@@ -70,12 +71,7 @@ window.camapp = (() => {
 
   const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 
-  function svg(tag, attributes, text) {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) if (value !== undefined) node.setAttribute(name, value);
-    if (text !== undefined) node.textContent = text;
-    return node;
-  }
+  const svg = (tag, attributes, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
   // What draws, at most once a frame, however often it is asked.
   function onceAFrame(draw) {

@@ -20,16 +20,18 @@ SHARED = {
 }
 
 
-@pytest.mark.parametrize(
-    "script", sorted(UI.glob("compare/*.js")) + sorted(UI.glob("inspect/*.js")), ids=lambda one: one.name
-)
+LIBRARY = UI / "frame" / "library.js"
+OTHERS = sorted(script for script in UI.rglob("*.js") if script != LIBRARY)
+
+
+@pytest.mark.parametrize("script", OTHERS, ids=lambda one: f"{one.parent.name}-{one.stem}")
 def test_no_view_has_its_own_copy_of_what_all_share(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     assert {name for own, name in SHARED.items() if own in text} == set()
 
 
 def test_the_library_has_one_of_each_and_hands_it_out() -> None:
-    text = (UI / "frame" / "library.js").read_text(encoding="utf-8")
+    text = LIBRARY.read_text(encoding="utf-8")
     handed = text.rpartition("const drawing")[2]
     for own, name in SHARED.items():
         assert text.count(own) == 1, own
