@@ -1,7 +1,7 @@
 // Runs as the body of a function of Gradio's: `props.value` is what grid_of() made. Names, reasons and notes are written
 // as text: they are not ours. The maps are blended here, and one crosshair moves over all of them.
 
-const { make, pixelsOf, pixelUnder, arrowStep, outlineSeen, drawRamp, onceAFrame } = window.camapp;
+const { make, pixelsOf, levelsOf, pixelUnder, arrowStep, opacities, blend, outlineSeen, drawRamp, onceAFrame } = window.camapp;
 const part = (name) => element.querySelector(`.grid-${name}`);
 const root = element.querySelector(".grid-view");
 const maps = part("maps");
@@ -27,10 +27,10 @@ async function show() {
     return;
   }
   const [width, height] = value.size;
-  const heatsOf = value.cells.map((cell) => (cell.levels ? pixelsOf(cell.levels, width, height) : null));
+  const heatsOf = value.cells.map((cell) => (cell.levels ? levelsOf(cell.levels, width, height) : null));
   const [picture, ...heats] = await Promise.all([pixelsOf(value.picture, width, height), ...heatsOf]);
   if (props.value !== value) return; // a newer one came while this one was decoded
-  view = { ...value, width, height, picture, heats: heats.map((rgba) => rgba && rgba.filter((_, at) => at % 4 === 0)) };
+  view = { ...value, width, height, picture, heats };
   drawTitle();
   drawCells();
   part("tables").replaceChildren(...value.tables.map(table));
@@ -103,43 +103,24 @@ function cellOf(cell, number, flow) {
 function paint() {
   if (!view) return;
   const alpha = knobs.opacity.value / 100;
-  const lowest = knobs.threshold.value / 100;
+  const hideBelow = knobs.threshold.value / 100;
   const colors = colormaps[knobs.colors.value];
-  // As camapp.images.render.opacities: the cooler a place, the more of the picture shows.
-  const weights = Float64Array.from({ length: 256 }, (_, level) => (level / 255 < lowest ? 0 : alpha ** (1 + props.veil * (1 - level / 255))));
-  view.parts.forEach(({ context }, number) => context && paintCell(context, view.heats[number], view.cells[number].blank, weights, colors));
+  const [weights, none] = [opacities(alpha, props.veil, { hideBelow }), opacities(0, props.veil)];
+  view.parts.forEach(({ context }, number) => {
+    if (!context) return;
+    blend(context, view.picture, view.heats[number], view.seen, view.cells[number].blank ? none : weights, colors);
+    if (!view.sees_all) outlineSeen(context, view.seen);
+  });
   drawRamp(part("legend"), colors);
   linkDownloads();
   part("opacity-value").textContent = `${knobs.opacity.value}%`;
-  part("threshold-value").textContent = lowest.toFixed(2);
+  part("threshold-value").textContent = hideBelow.toFixed(2);
 }
 
 // What is downloaded has the opacity and the colours on show.
 function linkDownloads() {
   const look = new URLSearchParams({ opacity: knobs.opacity.value / 100, colors: knobs.colors.value });
   for (const [name, file] of Object.entries(view.files)) part(name).href = `result/${view.token}/${file}?${look}`;
-}
-
-function paintCell(context, heat, blank, weights, colors) {
-  const { width, height, picture, seen } = view;
-  const sheet = context.createImageData(width, height);
-  const out = sheet.data;
-  out.set(picture);
-  if (!blank) {
-    for (let y = seen[1]; y < seen[3]; y++) {
-      for (let x = seen[0]; x < seen[2]; x++) {
-        const place = y * width + x;
-        const level = heat[place];
-        const weight = weights[level];
-        for (let channel = 0; channel < 3; channel++) {
-          const at = place * 4 + channel;
-          out[at] = picture[at] * (1 - weight) + colors[level * 3 + channel] * weight;
-        }
-      }
-    }
-  }
-  context.putImageData(sheet, 0, 0);
-  if (!view.sees_all) outlineSeen(context, view.seen);
 }
 
 function moveTo(x, y) {

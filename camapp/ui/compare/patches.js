@@ -1,7 +1,7 @@
 // Runs as the body of a function of Gradio's: `props.value` is what patches_of() made. All cosines are here, so that a
 // moving point needs no server; names and notes are written as text.
 
-const { make, pixelsOf, pixelUnder, arrowStep, drawRamp, onceAFrame, bytesOf } = window.camapp;
+const { make, pixelsOf, pixelUnder, arrowStep, opacities, blend, drawRamp, onceAFrame, bytesOf } = window.camapp;
 const part = (name) => element.querySelector(`.patches-${name}`);
 const root = element.querySelector(".patches-view");
 const colors = window.camapp.addColormaps(props.colormaps).viridis;
@@ -53,10 +53,10 @@ function canvasOf({ name, size }, of) {
   return { canvas, context: canvas.getContext("2d"), figure: make("figure", { class: "patches-picture" }, canvas, make("figcaption", { title: name }, name)) };
 }
 
-// Which patch each pixel belongs to; -1 where the model saw nothing.
+// Which patch each pixel belongs to, of those that the model saw.
 function placesOf({ size, seen, patch }, [rows, columns]) {
   const [width, height] = size;
-  const places = new Int16Array(width * height).fill(-1);
+  const places = new Int16Array(width * height);
   for (let y = seen[1]; y < seen[3]; y++) {
     for (let x = seen[0]; x < seen[2]; x++) {
       const [row, column] = patchAt(patch, rows, columns, x, y);
@@ -123,28 +123,14 @@ function tell() {
 
 function draw() {
   if (!view) return;
-  const alpha = part("opacity").value / 100;
+  const weights = opacities(part("opacity").value / 100, props.veil);
   view.scenes.forEach((scene, of) => {
     const similar = Array.from({ length: count() }, (_, place) => cosineOf(of, place));
-    paint(scene, similar.map((cosine) => Math.round(255 * Math.min(1, Math.max(0, (cosine - view.lowest) / (1 - view.lowest || 1))))), alpha);
+    const levels = similar.map((cosine) => Math.round(255 * Math.min(1, Math.max(0, (cosine - view.lowest) / (1 - view.lowest || 1)))));
+    blend(scene.context, scene.pixels, scene.places.map((place) => levels[place]), scene.seen, weights, colors);
     outline(scene, best(of), true);
     if (of === point.of) outline(scene, point.row * view.grid[1] + point.column, false);
   });
-}
-
-function paint({ context, size, pixels, places }, levels, alpha) {
-  const sheet = context.createImageData(...size);
-  const out = sheet.data;
-  out.set(pixels);
-  const weights = levels.map((level) => alpha ** (1 + props.veil * (1 - level / 255)));
-  for (let at = 0; at < places.length; at++) {
-    const place = places[at];
-    if (place < 0) continue;
-    for (let channel = 0; channel < 3; channel++) {
-      out[at * 4 + channel] = pixels[at * 4 + channel] * (1 - weights[place]) + colors[levels[place] * 3 + channel] * weights[place];
-    }
-  }
-  context.putImageData(sheet, 0, 0);
 }
 
 // The point's own patch in a full line, the best match in a dashed one.

@@ -1,7 +1,7 @@
 // Runs as the body of a function of Gradio's: `element` is the component, `props.value` what view_of() made, and
 // watch() tells of a new value. Nothing here asks the server for anything.
 
-const { make, pixelsOf, pixelUnder, arrowStep, outlineSeen, drawRamp, onceAFrame } = window.camapp;
+const { make, pixelsOf, levelsOf, pixelUnder, arrowStep, opacities, blend, outlineSeen, drawRamp, onceAFrame } = window.camapp;
 const part = (name) => element.querySelector(`.viewer-${name}`);
 const root = element.querySelector(".viewer");
 const canvas = part("canvas");
@@ -31,9 +31,8 @@ async function show() {
     return;
   }
   const [width, height] = value.size;
-  const [picture, ...heats] = await Promise.all(
-    [value.picture, ...value.maps.map((map) => map.levels)].map((url) => pixelsOf(url, width, height)),
-  );
+  const heatsOf = value.maps.map((map) => levelsOf(map.levels, width, height));
+  const [picture, ...heats] = await Promise.all([pixelsOf(value.picture, width, height), ...heatsOf]);
   if (props.value !== value) return; // a newer one came while this one was decoded
   view = { ...value, width, height, picture, heats };
   canvas.width = width;
@@ -82,30 +81,13 @@ function showMap(index) {
 
 function draw() {
   if (!view) return;
-  const { width, height, picture, heat, seen } = view;
+  const { picture, heat, seen } = view;
   const { signed, blank } = view.map;
   const opacity = blank ? 0 : knobs.opacity.value / 100; // a blank map is told in words, not painted
-  const lowest = knobs.threshold.value / 100;
-  const split = Math.round((width * knobs.split.value) / 100);
+  const split = Math.round((view.width * knobs.split.value) / 100);
   const colors = colormaps[signed ? "difference" : knobs.colors.value];
-  // As camapp.images.render.opacities: the cooler a place, the more of the picture shows.
-  const strengths = Float64Array.from({ length: 256 }, (_, level) => Math.abs(valueOf(level)));
-  const opacities = strengths.map((strength) => opacity ** (1 + props.veil * (1 - strength)));
-  const sheet = context.createImageData(width, height);
-  const out = sheet.data;
-  out.set(picture);
-  for (let y = seen[1]; y < seen[3]; y++) {
-    for (let x = Math.max(seen[0], split); x < seen[2]; x++) {
-      const at = (y * width + x) * 4;
-      const level = heat[at];
-      if (strengths[level] < lowest) continue;
-      const weight = opacities[level];
-      for (let channel = 0; channel < 3; channel++) {
-        out[at + channel] = picture[at + channel] * (1 - weight) + colors[level * 3 + channel] * weight; // stored rounded
-      }
-    }
-  }
-  context.putImageData(sheet, 0, 0);
+  const weights = opacities(opacity, props.veil, { signed, hideBelow: knobs.threshold.value / 100 });
+  blend(context, picture, heat, [Math.max(seen[0], split), ...seen.slice(1)], weights, colors);
   if (!view.sees_all) outlineSeen(context, seen);
   drawCross();
   drawRamp(part("legend"), colors);
@@ -137,7 +119,7 @@ const valueOf = (level) => (view.map.signed ? (2 * level) / 255 - 1 : level / 25
 function readOut(x, y) {
   const [left, top, right, bottom] = view.seen;
   const inside = x >= left && x < right && y >= top && y < bottom;
-  const value = inside ? valueOf(view.heat[(y * view.width + x) * 4]).toFixed(2) : "not seen by the model";
+  const value = inside ? valueOf(view.heat[y * view.width + x]).toFixed(2) : "not seen by the model";
   const [acrossOriginal, downOriginal] = [(x * view.original[0]) / view.width, (y * view.original[1]) / view.height];
   part("readout").textContent = `x ${Math.floor(acrossOriginal)}, y ${Math.floor(downOriginal)}: ${value}`;
 }

@@ -1,6 +1,6 @@
 // Runs as the body of a function of Gradio's: the pictures as points of a plane. Everything is written as text.
 
-const { make, svg, bytesOf, arrowStep } = window.camapp;
+const { make, svg, sheetOf, arrowStep } = window.camapp;
 const part = (name) => element.querySelector(`.map-${name}`);
 const [root, plot, tip, stage] = [element.querySelector(".map"), part("plot"), part("tip"), part("stage")];
 const [layerBox, faces] = [part("layer select"), part("faces input")];
@@ -39,11 +39,8 @@ const looks = (row) => {
 };
 
 function face(row, side, words) {
-  const { columns, rows } = view.sprite;
-  const node = make("span", words ? { class: "map-face", role: "img", "aria-label": words } : { class: "map-face", "aria-hidden": "true" });
-  node.style.cssText = `width:${side}px;height:${side}px;background-image:url("${sheet}");
-    background-size:${columns * side}px ${rows * side}px;background-position:${-(row % columns) * side}px ${-Math.floor(row / columns) * side}px`;
-  return node;
+  const told = words ? { role: "img", "aria-label": words } : { "aria-hidden": "true" };
+  return window.camapp.face(view.sprite, sheet, row, side, { class: "map-face", ...told });
 }
 
 // ---- what is on show
@@ -55,7 +52,7 @@ function show() {
   delete root.dataset.token;
   root.dataset.state = view ? "result" : "empty";
   if (!view) return;
-  sheet = URL.createObjectURL(new Blob([bytesOf(view.sprite.jpeg)], { type: "image/jpeg" }));
+  sheet = sheetOf(view.sprite);
   [current, alone] = [null, null];
   if (!asked) faces.checked = view.pictures.length <= FEW;
   layerBox.replaceChildren(...view.layers.map((one, place) => new Option(one.name, place)));
@@ -163,9 +160,9 @@ function pointOf(row, seen) {
     transform: `translate(${places[row][0].toFixed(1)} ${places[row][1].toFixed(1)})`,
   });
   if (faces.checked) {
-    const { columns, rows } = view.sprite;
-    const cut = svg("svg", { x: -FACE / 2, y: -FACE / 2, width: FACE, height: FACE, viewBox: `${(row % columns) * 96} ${Math.floor(row / columns) * 96} 96 96` });
-    cut.append(svg("image", { href: sheet, width: columns * 96, height: rows * 96 }));
+    const { columns, rows, side } = view.sprite;
+    const cut = svg("svg", { x: -FACE / 2, y: -FACE / 2, width: FACE, height: FACE, viewBox: `${(row % columns) * side} ${Math.floor(row / columns) * side} ${side} ${side}` });
+    cut.append(svg("image", { href: sheet, width: columns * side, height: rows * side }));
     node.append(cut, svg("rect", { x: -FACE / 2, y: -FACE / 2, width: FACE, height: FACE, fill: "none", stroke: color, "stroke-width": 2 }));
     if (view.labels) node.append(svg("path", { d: shape, fill: color, class: "map-mark", transform: `translate(${FACE / 2 - 1} ${1 - FACE / 2})` }));
   } else {

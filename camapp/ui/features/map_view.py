@@ -62,6 +62,7 @@ def sprite_of(thumbnails: list[np.ndarray | None]) -> dict[str, Any] | None:
         "jpeg": base64.b64encode(made.jpeg).decode(),
         "columns": made.columns,
         "rows": made.rows,
+        "side": made.side,
     }
 
 

@@ -1,7 +1,8 @@
 // Runs as the body of a function of Gradio's: how good a trained classifier is. Everything is written as text.
 
-const { make, copyBar, bytesOf } = window.camapp;
+const { make, copyBar, sheetOf, face } = window.camapp;
 const root = element.querySelector(".probe");
+const FACE = 88;
 let sheet = null; // address of the sprite of the pictures told wrong
 
 function figures(rows) {
@@ -76,20 +77,11 @@ function showMistakes(value, chosen) {
   const title = chosen ? `${chosen.label} told as ${chosen.predicted}: ${shown.length}` : value.mistakes.length ? `Told wrong: ${value.mistakes.length + value.more}` : "No test picture was told wrong";
   const items = shown.map(([one, place]) => {
     const words = make("span", {}, make("span", { class: "probe-told" }, one.label, " → ", make("b", {}, one.predicted)), make("small", {}, one.probability));
-    return make("li", { title: one.name }, face(value.sprite, place, one.name), words);
+    return make("li", { title: one.name }, face(value.sprite, sheet, place, FACE, { class: "probe-face", role: "img", "aria-label": one.name }), words);
   });
   const box = root.querySelector(".probe-mistakes");
   box.replaceChildren(make("h3", { "aria-live": "polite" }, title), make("ul", {}, ...items));
   if (value.more && !chosen) box.append(make("p", { class: "probe-hint" }, `${value.more} more are in the report.`));
-}
-
-function face(sprite, place, name) {
-  const { columns, rows } = sprite;
-  const side = 88;
-  const node = make("span", { class: "probe-face", role: "img", "aria-label": name });
-  node.style.cssText = `background-image:url("${sheet}");background-size:${columns * side}px ${rows * side}px;
-    background-position:${-(place % columns) * side}px ${-Math.floor(place / columns) * side}px`;
-  return node;
 }
 
 function show() {
@@ -101,9 +93,7 @@ function show() {
   root.replaceChildren();
   if (value?.error) root.append(make("h2", {}, "No classifier"), make("p", { class: "probe-error" }, value.error));
   if (!value?.figures) return;
-  if (value.sprite) {
-    sheet = URL.createObjectURL(new Blob([bytesOf(value.sprite.jpeg)], { type: "image/jpeg" }));
-  }
+  if (value.sprite) sheet = sheetOf(value.sprite);
   const notes = [value.downloads.reason, ...value.notes].filter(Boolean).map((note) => make("p", { class: "probe-note" }, note));
   root.append(
     make("h2", {}, "Classifier"),

@@ -62,6 +62,7 @@ window.camapp = (() => {
     return make("div", { class: "copy-bar" }, ...buttons, told);
   }
 
+  // The colour maps by name, 256 RGB triples each; they stay for the views that come after.
   function addColormaps(encoded) {
     for (const [name, text] of Object.entries(encoded)) {
       colormaps[name] ??= bytesOf(text);
@@ -69,9 +70,28 @@ window.camapp = (() => {
     return colormaps;
   }
 
+  // Of a map that came as a grey picture, the level of each pixel.
+  async function levelsOf(url, width, height) {
+    const pixels = await pixelsOf(url, width, height);
+    const levels = new Uint8Array(width * height);
+    for (let at = 0; at < levels.length; at++) levels[at] = pixels[at * 4];
+    return levels;
+  }
+
   const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 
   const svg = (tag, attributes, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+  // The address of a sprite's picture, until URL.revokeObjectURL gives it up.
+  const sheetOf = ({ jpeg }) => URL.createObjectURL(new Blob([bytesOf(jpeg)], { type: "image/jpeg" }));
+
+  // One picture of a sprite as a square: `side` pixels long, whatever it is in the sprite.
+  function face({ columns, rows }, sheet, place, side, attributes) {
+    const node = make("span", attributes);
+    node.style.cssText = `width:${side}px;height:${side}px;background-image:url("${sheet}");
+      background-size:${columns * side}px ${rows * side}px;background-position:${-(place % columns) * side}px ${-Math.floor(place / columns) * side}px`;
+    return node;
+  }
 
   // What draws, at most once a frame, however often it is asked.
   function onceAFrame(draw) {
@@ -116,6 +136,35 @@ window.camapp = (() => {
     ink.setLineDash([]);
   }
 
+  // As camapp.images.render.opacities, of each of 256 levels: the cooler a place, the more of the picture shows.
+  function opacities(alpha, veil, { signed = false, hideBelow = 0 } = {}) {
+    return Float64Array.from({ length: 256 }, (_, level) => {
+      const heat = signed ? Math.abs((2 * level) / 255 - 1) : level / 255;
+      return heat < hideBelow ? 0 : alpha ** (1 + veil * (1 - heat));
+    });
+  }
+
+  // A picture with the colours of levels over it: `levels` has one of 0 to 255 for each pixel, and only those within the
+  // box are painted. `picture` is RGBA; the canvas has its size.
+  function blend(ink, picture, levels, [left, top, right, bottom], weights, colors) {
+    const { width, height } = ink.canvas;
+    const sheet = ink.createImageData(width, height);
+    const out = sheet.data;
+    out.set(picture);
+    for (let y = top; y < bottom; y++) {
+      for (let x = left; x < right; x++) {
+        const place = y * width + x;
+        const level = levels[place];
+        const weight = weights[level];
+        for (let channel = 0; channel < 3; channel++) {
+          const at = place * 4 + channel;
+          out[at] = picture[at] * (1 - weight) + colors[level * 3 + channel] * weight; // stored rounded
+        }
+      }
+    }
+    ink.putImageData(sheet, 0, 0);
+  }
+
   // The 256 colours on a canvas of 256 × 1.
   function drawRamp(canvas, colors) {
     const ink = canvas.getContext("2d");
@@ -124,6 +173,9 @@ window.camapp = (() => {
     ink.putImageData(ramp, 0, 0);
   }
 
-  const drawing = { svg, onceAFrame, pixelUnder, arrowStep, outlineSeen, drawRamp };
-  return { make, isOpen, open, onOpened, pixelsOf, copy, copyBar, addColormaps, colormaps, bytesOf, ...drawing };
+  return {
+    ...{ make, svg, copyBar, isOpen, open, onOpened },
+    ...{ bytesOf, pixelsOf, levelsOf, addColormaps, sheetOf, face },
+    ...{ onceAFrame, pixelUnder, arrowStep, opacities, blend, outlineSeen, drawRamp },
+  };
 })();

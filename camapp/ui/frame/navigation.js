@@ -19,7 +19,6 @@ function choose(tab, focus = false) {
   if (props.value === tab.dataset.tab) return;
   props.value = tab.dataset.tab;
   told();
-  trigger("pick", { tab: tab.dataset.tab });
 }
 
 element.addEventListener("click", (event) => {

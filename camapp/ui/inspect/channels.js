@@ -1,6 +1,6 @@
 // Runs as the body of a function of Gradio's: `props.value` is what channels_of() made. Everything is written as text.
 
-const { make, pixelsOf, svg, outlineSeen, drawRamp } = window.camapp;
+const { make, pixelsOf, svg, opacities, blend, outlineSeen, drawRamp } = window.camapp;
 const colors = window.camapp.addColormaps(props.colormaps).viridis;
 const root = element.querySelector(".channels");
 const part = (name) => root.querySelector(`.channels-${name}`);
@@ -129,35 +129,34 @@ function samples(from, to, origin, extent, cells) {
 }
 
 function drawOverlay() {
-  const { width, height, picture, seen, levels } = view;
-  const [wide, high] = view.tile;
+  const { width, height, picture, seen } = view;
   const tile = view.tiles[at];
   if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
   canvas.style.setProperty("--ratio", width / height);
   const ink = canvas.getContext("2d");
-  const sheet = ink.createImageData(width, height);
-  const out = sheet.data;
-  out.set(picture);
-  const alpha = tile.flat ? 0 : opacity.value / 100;
-  const weights = Float64Array.from({ length: 256 }, (_, level) => alpha ** (1 + props.veil * (1 - level / 255)));
-  const toScale = scaled(tile);
+  blend(ink, picture, smoothed(), seen, opacities(tile.flat ? 0 : opacity.value / 100, props.veil), colors);
+  if (!view.sees_all) outlineSeen(ink, seen);
+  part("opacity").querySelector("output").textContent = `${opacity.value}%`;
+}
+
+// The chosen tile at the picture's size and in the scale in use: a level for each pixel that the model saw.
+function smoothed() {
+  const { width, height, seen, levels } = view;
+  const [wide, high] = view.tile;
+  const toScale = scaled(view.tiles[at]);
   const base = at * wide * high;
   const value = (row, column) => levels[(base + row * wide + column) * 4];
+  const placed = new Uint8Array(width * height);
   const across = samples(seen[0], seen[2], view.origin[0], view.extent[0], wide);
   samples(seen[1], seen[3], view.origin[1], view.extent[1], high).forEach(([top, bottom, down], y) => {
     across.forEach(([left, right, aside], x) => {
       const upper = value(top, left) * (1 - aside) + value(top, right) * aside;
       const lower = value(bottom, left) * (1 - aside) + value(bottom, right) * aside;
       const level = Math.min(255, Math.max(0, Math.round(toScale(upper * (1 - down) + lower * down))));
-      const to = ((seen[1] + y) * width + seen[0] + x) * 4;
-      for (let channel = 0; channel < 3; channel++) {
-        out[to + channel] = picture[to + channel] * (1 - weights[level]) + colors[level * 3 + channel] * weights[level];
-      }
+      placed[(seen[1] + y) * width + seen[0] + x] = level;
     });
   });
-  ink.putImageData(sheet, 0, 0);
-  if (!view.sees_all) outlineSeen(ink, view.seen);
-  part("opacity").querySelector("output").textContent = `${opacity.value}%`;
+  return placed;
 }
 
 // Counts on a logarithmic scale: after a ReLU one bar holds half of all values.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ SHARED = {
     "requestAnimationFrame": "onceAFrame",
     "createImageData(256": "drawRamp",
     "ArrowLeft: [": "arrowStep",
+    "** (1 +": "opacities",
+    "background-position": "face",
+    "createObjectURL": "sheetOf",
 }
 
 
@@ -32,7 +36,16 @@ def test_no_view_has_its_own_copy_of_what_all_share(script: Path) -> None:
 
 def test_the_library_has_one_of_each_and_hands_it_out() -> None:
     text = LIBRARY.read_text(encoding="utf-8")
-    handed = text.rpartition("const drawing")[2]
     for own, name in SHARED.items():
         assert text.count(own) == 1, own
-        assert name in handed
+        assert name in handed_out()
+
+
+def test_what_the_library_hands_out_is_used() -> None:
+    scripts = "".join(script.read_text(encoding="utf-8") for script in OTHERS)
+    assert {name for name in handed_out() if not re.search(rf"\b{name}\b", scripts)} == set()
+
+
+def handed_out() -> set[str]:
+    """The names at the library's end."""
+    return set(re.findall(r"\w+", LIBRARY.read_text(encoding="utf-8").rpartition("return {")[2]))
