@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from camapp.batch.live import Given
 from camapp.batch.live.class_table import TableClasses
 from camapp.ui.batch.working import Finished
 from camapp.ui.frame.component import view
+from camapp.ui.frame.pictures import data_url
 from camapp.ui.frame.words import percent
 
 _HERE = Path(__file__).parent
@@ -60,7 +60,7 @@ def finished_row(finished: Finished) -> Row:
         **row,
         "label": label,
         "share": share,
-        "thumbnail": f"data:image/jpeg;base64,{base64.b64encode(finished.look.thumbnail).decode()}",
+        "thumbnail": data_url("image/jpeg", finished.look.thumbnail),
         "words": finished.look.words,
         "facts": facts,
         "notes": [*(reason for reason in explanation.reasons if reason), *explanation.cautions, *explanation.notes],

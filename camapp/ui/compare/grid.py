@@ -16,7 +16,7 @@ from camapp.images.render import COLORMAPS, VEIL, levels_of
 from camapp.images.words import describe_map, peak_of
 from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
-from camapp.ui.frame.pictures import jpeg_url, png_url
+from camapp.ui.frame.pictures import png_url, shown
 from camapp.ui.frame.words import percent
 
 # Six maps beside each other are small.
@@ -46,20 +46,14 @@ def grid_of(
         files: their names, as "zip", "sheet" and "json".
         recipes: the same comparison as "python", as "command" and as "address".
     """
-    picture = comparison.picture.no_larger_than(LONGEST_SIDE).to_pil()
-    geometry = comparison.geometry.scaled_to(picture.size)
-    rows, across = geometry.seen_pixels
+    picture, geometry = shown(comparison.picture, comparison.geometry, LONGEST_SIDE, QUALITY)
     letters = _letters(comparison)
     named = dict(zip(comparison.layers, (name for name, _ in columns), strict=True))
     return {
         "token": token,
         "files": files,
         **recipes,
-        "picture": jpeg_url(picture, QUALITY),
-        "size": picture.size,
-        "original": comparison.picture.size,
-        "seen": [across.start, rows.start, across.stop, rows.stop],
-        "sees_all": geometry.sees_all,
+        **picture,
         "label": comparison.target.label,
         "facts": _facts(comparison),
         "rows": [_row(method) for method in comparison.methods],
@@ -144,10 +138,10 @@ def _cell(cell: Cell, geometry: Geometry, letter: str, column: str) -> dict[str,
 
 def _tables(comparison: Comparison, letters: Sequence[str]) -> list[dict[str, Any]]:
     """Correlation and overlap of the cells that have a map; none where there is only one."""
-    shown = [number for number, letter in enumerate(letters) if letter]
-    if len(shown) < 2:
+    lettered = [number for number, letter in enumerate(letters) if letter]
+    if len(lettered) < 2:
         return []
-    names = [_short(comparison.cells[number]) for number in shown]
+    names = [_short(comparison.cells[number]) for number in lettered]
     told = [
         ("Correlation", "Spearman’s rank correlation of each two maps; 1 is the same order of places.", "correlation"),
         ("Overlap of the hottest 20%", "Intersection over union of the hottest fifth of the pixels.", "overlap"),
@@ -156,9 +150,9 @@ def _tables(comparison: Comparison, letters: Sequence[str]) -> list[dict[str, An
         {
             "title": title,
             "about": about,
-            "letters": [letters[number] for number in shown],
+            "letters": [letters[number] for number in lettered],
             "names": names,
-            "values": _finite(getattr(comparison, measure)[np.ix_(shown, shown)]),
+            "values": _finite(getattr(comparison, measure)[np.ix_(lettered, lettered)]),
         }
         for title, about, measure in told
     ]

@@ -22,7 +22,7 @@ async function show() {
     askWhereStale();
     return;
   }
-  const pixels = await Promise.all(value.pictures.map(({ url, size }) => pixelsOf(url, ...size)));
+  const pixels = await Promise.all(value.pictures.map(({ picture, size }) => pixelsOf(picture, ...size)));
   if (props.value !== value) return; // a newer one came while this one was decoded
   const cosines = bytesOf(value.cosines);
   const scenes = value.pictures.map((picture, of) => ({ ...picture, pixels: pixels[of], places: placesOf(picture, value.grid), ...canvasOf(picture, of) }));

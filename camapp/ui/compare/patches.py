@@ -16,7 +16,7 @@ from camapp.patches import PatchSimilarity
 from camapp.ui.compare.grid import LONGEST_SIDE, QUALITY
 from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
-from camapp.ui.frame.pictures import jpeg_url
+from camapp.ui.frame.pictures import shown
 
 _HERE = Path(__file__).parent
 
@@ -53,17 +53,8 @@ def levels_of_cosines(cosines: np.ndarray) -> np.ndarray:
 
 
 def _picture(alike: PatchSimilarity, of: int) -> dict[str, Any]:
-    picture = alike.pictures[of].no_larger_than(LONGEST_SIDE).to_pil()
-    geometry = alike.geometries[of].scaled_to(picture.size)
-    rows, across = geometry.seen_pixels
-    return {
-        "name": alike.pictures[of].name,
-        "url": jpeg_url(picture, QUALITY),
-        "size": picture.size,
-        "original": alike.pictures[of].size,
-        "seen": [across.start, rows.start, across.stop, rows.stop],
-        "patch": _patch(geometry, alike.grid),
-    }
+    picture, geometry = shown(alike.pictures[of], alike.geometries[of], LONGEST_SIDE, QUALITY)
+    return {**picture, "name": alike.pictures[of].name, "patch": _patch(geometry, alike.grid)}
 
 
 def _patch(geometry: Geometry, grid: tuple[int, int]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from camapp.images.render import COLORMAPS, VEIL, levels_of
 from camapp.images.words import describe_difference, describe_map, peak_of
 from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
-from camapp.ui.frame.pictures import jpeg_url, png_url
+from camapp.ui.frame.pictures import png_url, shown
 
 LONGEST_SIDE = 1280
 
@@ -37,9 +37,7 @@ def view_of(explanation: Explanation, token: str) -> dict[str, Any]:
         The picture and its 8-bit heatmaps as data URLs, of at most ``LONGEST_SIDE`` pixels; where the model looked in
         them; the text alternatives; and what the downloads need.
     """
-    picture = explanation.picture.no_larger_than(LONGEST_SIDE).to_pil()
-    geometry = explanation.geometry.scaled_to(picture.size)
-    rows, columns = geometry.seen_pixels
+    picture, geometry = shown(explanation.picture, explanation.geometry, LONGEST_SIDE)
     maps = [
         _map_of(geometry.to_original(explanation.model_maps[k]), explained.label, explanation.reasons[k])
         for k, explained in enumerate(explanation.classes[:2])
@@ -47,15 +45,7 @@ def view_of(explanation: Explanation, token: str) -> dict[str, Any]:
     if len(maps) == 2:
         contrast = Contrast(explanation)
         maps.append(_signed_map_of(geometry.to_original(contrast.model_map), contrast))
-    return {
-        "picture": jpeg_url(picture),
-        "maps": maps,
-        "size": picture.size,
-        "original": explanation.picture.size,
-        "seen": [columns.start, rows.start, columns.stop, rows.stop],
-        "sees_all": geometry.sees_all,
-        "token": token,
-    }
+    return {**picture, "maps": maps, "token": token}
 
 
 def _map_of(heatmap: np.ndarray, label: str, blank: str | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import io
 import shutil
@@ -16,6 +15,7 @@ from PIL import Image
 from camapp.errors import UsageError
 from camapp.resources import resource_folder
 from camapp.ui.environment import private_folder
+from camapp.ui.frame.pictures import data_url
 
 THUMBNAIL_SIDE = 144
 
@@ -88,7 +88,7 @@ def _button(sample: Sample) -> str:
     thumbnail = _thumbnail(resource_folder("assets") / sample.file)
     return (
         f'<button type="button" data-sample="{sample.file}" title="{title}: {shows}">'
-        f'<img alt="" src="data:image/jpeg;base64,{thumbnail}"><span>{title}</span></button>'
+        f'<img alt="" src="{thumbnail}"><span>{title}</span></button>'
     )
 
 
@@ -98,4 +98,4 @@ def _thumbnail(path: Path) -> str:
     small.thumbnail((2 * THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=82)
-    return base64.b64encode(buffer.getvalue()).decode()
+    return data_url("image/jpeg", buffer.getvalue())

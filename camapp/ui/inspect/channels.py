@@ -15,7 +15,7 @@ from camapp.images.channels import BROKEN_COLOR, channel_levels
 from camapp.images.render import VEIL
 from camapp.ui.frame.component import view
 from camapp.ui.frame.look import encoded_colormaps
-from camapp.ui.frame.pictures import jpeg_url, png_url
+from camapp.ui.frame.pictures import png_url, shown
 from camapp.ui.frame.words import figure
 
 LONGEST_SIDE = 720
@@ -47,12 +47,10 @@ def channels_of(maps: ChannelMaps, most: int, scale: str, token: str) -> dict[st
         The picture, at most ``LONGEST_SIDE`` long; the maps of the best channels, one under the other, as levels of
         each channel's own range; where they lie in the picture; and all figures in words.
     """
-    picture = maps.picture.no_larger_than(LONGEST_SIDE).to_pil()
-    geometry = maps.geometry.scaled_to(picture.size)
-    rows, columns = geometry.seen_pixels
-    shown = maps.top(most)
-    levels = _levels(maps, shown)
-    ranges = maps.ranges[list(shown)]
+    picture, geometry = shown(maps.picture, maps.geometry, LONGEST_SIDE)
+    best = maps.top(most)
+    levels = _levels(maps, best)
+    ranges = maps.ranges[list(best)]
     finite = ranges[np.isfinite(ranges).all(axis=1)]
     low, high = (float(finite[:, 0].min()), float(finite[:, 1].max())) if len(finite) else (0.0, 0.0)
     channels, height, width = maps.values.shape
@@ -67,12 +65,9 @@ def channels_of(maps: ChannelMaps, most: int, scale: str, token: str) -> dict[st
         "common": [low, high],
         "common_text": [figure(low), figure(high)],
         "levels": png_url(levels),
-        "tile": [levels.shape[1], levels.shape[0] // len(shown)],
-        "tiles": [_tile(maps, channel) for channel in shown],
-        "picture": jpeg_url(picture),
-        "size": picture.size,
-        "seen": [columns.start, rows.start, columns.stop, rows.stop],
-        "sees_all": geometry.sees_all,
+        "tile": [levels.shape[1], levels.shape[0] // len(best)],
+        "tiles": [_tile(maps, channel) for channel in best],
+        **picture,
         "origin": [geometry.left, geometry.top],
         "extent": [geometry.step_x * geometry.model[0], geometry.step_y * geometry.model[1]],
         "histogram": _histogram(maps),
@@ -110,11 +105,11 @@ def _tile(maps: ChannelMaps, channel: int) -> dict[str, Any]:
     }
 
 
-def _levels(maps: ChannelMaps, shown: tuple[int, ...]) -> np.ndarray:
+def _levels(maps: ChannelMaps, chosen: tuple[int, ...]) -> np.ndarray:
     """(K * h, w, 3) uint8: red is the level in the channel's own range, green marks what is not finite."""
-    values = maps.values[list(shown)].astype(np.float64)
+    values = maps.values[list(chosen)].astype(np.float64)
     pixels = np.zeros((*values.shape, 3), np.uint8)
-    pixels[..., 0] = channel_levels(values, *maps.ranges[list(shown)].T)
+    pixels[..., 0] = channel_levels(values, *maps.ranges[list(chosen)].T)
     pixels[..., 1] = np.where(np.isfinite(values), 0, 255)
     factor = int(np.ceil(np.sqrt(values.size / MOST_VALUES)))
     if factor > 1:
