@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,22 @@ def test_samples_are_known_by_name_only() -> None:
     for name in ("../../etc/passwd", "nothing.jpg", 3):
         with pytest.raises(UsageError, match="no sample picture"):
             sample_path(name)  # type: ignore[arg-type]
+
+
+def test_a_sample_that_many_ask_for_at_once_is_whole_for_each() -> None:
+    whole = (ASSETS / "chelsea.jpg").read_bytes()
+    for _ in range(20):
+        Path(sample_path("chelsea.jpg")).unlink()
+        start = threading.Barrier(8)
+
+        def read(start: threading.Barrier = start) -> bytes:
+            start.wait()
+            return Path(sample_path("chelsea.jpg")).read_bytes()
+
+        with ThreadPoolExecutor(8) as pool:
+            contents = [answer.result() for answer in [pool.submit(read) for _ in range(8)]]
+        assert contents == [whole] * 8
+    assert [path.name for path in (private_folder() / "samples").iterdir() if path.name.startswith(".")] == []
 
 
 def test_the_pool_offers_models_with_weights_and_knows_the_others(pool: ModelPool) -> None:

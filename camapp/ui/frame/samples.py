@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,15 @@ import gradio as gr
 from PIL import Image
 
 from camapp.errors import UsageError
+from camapp.files import write_atomically
 from camapp.resources import resource_folder
 from camapp.ui.environment import private_folder
+from camapp.ui.frame.component import view
 from camapp.ui.frame.pictures import data_url
 
 THUMBNAIL_SIDE = 144
+
+_HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -36,31 +39,12 @@ SAMPLES = (
     Sample("rocket.jpg", "Rocket", "a rocket taking off at night"),
 )
 
-_CSS = """
-.samples { display: grid; grid-template-columns: repeat(4, minmax(0, 1fr)); gap: .5rem; }
-.samples button {
-  display: block; padding: 0; overflow: hidden; cursor: pointer; font: inherit; font-size: .8rem;
-  color: var(--body-text-color); background: var(--background-fill-secondary);
-  border: 1px solid var(--border-color-primary); border-radius: var(--radius-md);
-}
-.samples img { display: block; width: 100%; aspect-ratio: 4 / 3; object-fit: cover; margin: 0; }
-.samples span { display: block; padding: .2rem .25rem; text-align: center; }
-.samples button:hover { border-color: var(--color-accent); }
-.samples button:focus-visible { outline: 2px solid var(--color-accent); outline-offset: 2px; }
-"""
-_JS = """
-element.addEventListener("click", (event) => {
-  const button = event.target.closest("button[data-sample]");
-  if (button) trigger("pick", { sample: button.dataset.sample });
-});
-"""
-
 
 def sample_strip(**options: Any) -> gr.HTML:
     """The component; a click on a thumbnail triggers ``pick`` with the file's name as ``sample``."""
     buttons = "".join(_button(sample) for sample in SAMPLES)
     strip = f'<div class="samples" role="group" aria-label="Sample pictures">{buttons}</div>'
-    return gr.HTML(html_template=strip, css_template=_CSS, js_on_load=_JS, apply_default_css=False, **options)
+    return view(_HERE, "samples", html_template=strip, **options)
 
 
 def sample_path(file: str) -> str:
@@ -74,7 +58,7 @@ def sample_path(file: str) -> str:
     copy = private_folder() / "samples" / file
     if not copy.is_file():
         copy.parent.mkdir(exist_ok=True)
-        shutil.copyfile(resource_folder("assets") / file, copy)
+        write_atomically(copy, (resource_folder("assets") / file).read_bytes())
     return str(copy)
 
 
