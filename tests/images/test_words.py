@@ -23,13 +23,15 @@ def test_little_is_not_told_as_nothing() -> None:
 
 
 def test_a_blank_map_says_why() -> None:
-    assert describe_map(np.zeros((2, 2)), "no gradient.") == "The map is blank: no gradient."
+    assert describe_map(np.zeros((2, 2)), "no gradient") == "The map is blank: no gradient."
+    told = describe_difference(np.zeros((2, 2)), "cat", "dog", "both are the same")
+    assert told == "The map is blank: both are the same."
 
 
 def test_a_difference_tells_both_sides_and_where_there_is_none() -> None:
     heatmap = np.zeros((10, 10))
     heatmap[2, 4] = 1
-    told = describe_difference(heatmap, "cat", "dog")
+    told = describe_difference(heatmap, "cat", "dog", None)
     assert told == "Orange speaks for cat, strongest at 45% across, 25% down. Nowhere does more speak for dog."
     heatmap[9, 0] = -0.5
-    assert "Blue speaks for dog, strongest at 5% across, 95% down." in describe_difference(heatmap, "cat", "dog")
+    assert "Blue speaks for dog, strongest at 5% across, 95% down." in describe_difference(heatmap, "cat", "dog", None)

@@ -64,9 +64,7 @@ def _signed_map_of(heatmap: np.ndarray, contrast: Contrast) -> dict[str, Any]:
         "levels": png_url(levels_of((heatmap + 1) / 2)),
         "peak": list(peak_of(np.abs(heatmap))),
         "label": contrast.label,
-        "alternative": f"The map is blank: {contrast.reason}."
-        if contrast.reason
-        else describe_difference(heatmap, a, b),
+        "alternative": describe_difference(heatmap, a, b, contrast.reason),
         "blank": contrast.reason,
         "signed": True,
     }
