@@ -9,6 +9,7 @@ import gradio as gr
 
 from camapp.errors import CamappError
 from camapp.ui.frame.address import notify, read_address
+from camapp.ui.frame.events import PRIVATE
 from camapp.ui.frame.selection import Selection
 from camapp.ui.frame.tab import STALE, Frame, Tab
 
@@ -91,14 +92,13 @@ def connect_tabs(page: gr.Blocks, frame: Frame, tabs: list[Tab]) -> None:
             None,
             others,
             js=f"() => Array({len(others)}).fill({{stale: true}})",
-            show_progress="hidden",
-            api_visibility="private",
+            **PRIVATE,
         )
 
     own = [view for tab in tabs if tab.keeps_up for view in tab.views()]
     for event in (event for tab in tabs for event in tab.hands_over()):
         told = f"() => Array({len(own)}).fill({{stale: true}})"
-        event.success(None, None, own, js=told, show_progress="hidden", api_visibility="private")
+        event.success(None, None, own, js=told, **PRIVATE)
 
     def read(request: gr.Request) -> dict[Any, Any]:
         query = dict(request.query_params)
@@ -118,6 +118,7 @@ def connect_tabs(page: gr.Blocks, frame: Frame, tabs: list[Tab]) -> None:
 
     outputs = [*selection.chosen, frame.navigation, *(part for tab in tabs for part in tab.addressed())]
     outputs += [view for tab in tabs for view in tab.views()]
+    # one at a time, as Gradio does unless told otherwise: an address may ask for a model that is not loaded
     page.load(read, None, outputs, show_progress="hidden", api_visibility="private")
 
 

@@ -25,6 +25,7 @@ from camapp.ui.batch.working import Finished, work_through
 from camapp.ui.environment import new_result_folder
 from camapp.ui.frame.calls import CalledModel
 from camapp.ui.frame.classes import TOP_PREDICTION, chosen_class, is_top
+from camapp.ui.frame.events import PRIVATE, QUIET
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.selection import Update
 from camapp.ui.frame.tab import Frame, Tab
@@ -89,17 +90,16 @@ class BatchTab(Tab):
     def connect(self) -> None:
         """List files as they are given, run them, stop, and open one in Explain."""
         selection, shown = self.frame.selection, [self.view, self.status]
-        options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
         given = [self.files, self.table, self.column]
-        self.files.change(self.list_files, given, shown, trigger_mode="always_last", **options)
-        tabled = self.table.change(self.read_table, [self.table], [self.column, self.status], **options)
-        tabled.success(self.list_files, given, shown, **options)
-        self.column.input(self.list_files, given, shown, **options)
+        self.files.change(self.list_files, given, shown, trigger_mode="always_last", **PRIVATE)
+        tabled = self.table.change(self.read_table, [self.table], [self.column, self.status], **PRIVATE)
+        tabled.success(self.list_files, given, shown, **PRIVATE)
+        self.column.input(self.list_files, given, shown, **PRIVATE)
         chosen = [selection.model, selection.layers, selection.method, selection.target]
-        self.run.click(self.run_batch, [*given, self.outputs, *chosen], shown, **options)
-        self.status.stop(self.stop, None, None, queue=False, api_visibility="private", show_progress="hidden")
+        self.run.click(self.run_batch, [*given, self.outputs, *chosen], shown, **PRIVATE)
+        self.status.stop(self.stop, None, None, **QUIET)
         opened = [selection.picture, selection.target, self.frame.navigation]
-        self.opened = self.view.open(self.open_in_explain, [selection.model], opened, **options)
+        self.opened = self.view.open(self.open_in_explain, [selection.model], opened, **PRIVATE)
 
     def hands_over(self) -> list[Any]:
         """Opening a picture in Explain."""

@@ -18,7 +18,7 @@ from camapp.ui.compare.latest import Latest
 from camapp.ui.compare.patches import patches_of, patches_view
 from camapp.ui.compare.recipes import address_of, copies_of, patches_python
 from camapp.ui.frame.choices import check_layer
-from camapp.ui.frame.events import trigger_of
+from camapp.ui.frame.events import LATEST, PRIVATE, QUIET, trigger_of
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.picker import Option, picker, picker_value
 from camapp.ui.frame.samples import sample_path, sample_strip
@@ -104,13 +104,11 @@ class CompareTab(Tab):
         selection = self.frame.selection
         # Gradio hands a set of inputs over as one dictionary
         chosen = {*selection.chosen, self.methods, self.second, self.patch_layer, self.frame.navigation}
-        options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
-        latest = {**options, "trigger_mode": "multiple"}  # each request begins at once, and ends the one before it
         shown = [self.grid, self.status]
         of_maps, of_patches = Latest().only, Latest().only
-        compared = self.run.click(of_maps(self.compare_now), chosen, shown, **latest)
-        wanted = gr.on([trigger_of(self.grid, "wanted")], of_maps(self.compare_once_settled), chosen, shown, **latest)
-        picked = self.methods.pick(of_maps(self.compare_if_quick), chosen, shown, **latest)
+        compared = self.run.click(of_maps(self.compare_now), chosen, shown, **LATEST)
+        wanted = gr.on([trigger_of(self.grid, "wanted")], of_maps(self.compare_once_settled), chosen, shown, **LATEST)
+        picked = self.methods.pick(of_maps(self.compare_if_quick), chosen, shown, **LATEST)
         match = of_patches(self.match_patches)
         matched = gr.on(
             [
@@ -123,21 +121,20 @@ class CompareTab(Tab):
             match,
             chosen,
             [self.patches, self.patch_status],
-            **latest,
+            **LATEST,
         )
-        sampled = self.second_samples.pick(self.pick_sample, None, [self.second, self.patch_status], **options).success(
-            match, chosen, [self.patches, self.patch_status], **latest
+        sampled = self.second_samples.pick(self.pick_sample, None, [self.second, self.patch_status], **PRIVATE).success(
+            match, chosen, [self.patches, self.patch_status], **LATEST
         )
         self.used = self.grid.choose(
-            self.use, chosen, [selection.method, selection.layers, self.frame.navigation, self.status], **options
+            self.use, chosen, [selection.method, selection.layers, self.frame.navigation, self.status], **PRIVATE
         )
-        selection.model.change(self.offer, [selection.model, self.methods], [self.methods, self.patch_layer], **options)
+        selection.model.change(self.offer, [selection.model, self.methods], [self.methods, self.patch_layer], **PRIVATE)
         maps, patches = [compared, wanted, picked], [matched, sampled]
-        quiet: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
-        self.status.stop(lambda: STOPPED, None, [self.status], cancels=maps, **quiet)
-        self.patch_status.stop(lambda: STOPPED, None, [self.patch_status], cancels=patches, **quiet)
+        self.status.stop(lambda: STOPPED, None, [self.status], cancels=maps, **QUIET)
+        self.patch_status.stop(lambda: STOPPED, None, [self.patch_status], cancels=patches, **QUIET)
         everything = [self.grid, self.patches, self.status, self.patch_status]
-        selection.picture.clear(self.clear, None, everything, cancels=[*maps, *patches], **quiet)
+        selection.picture.clear(self.clear, None, everything, cancels=[*maps, *patches], **QUIET)
 
     def hands_over(self) -> list[Any]:
         """Taking a cell's method and layers over to Explain."""

@@ -15,7 +15,7 @@ from camapp.ui.explain.downloads import keep_explanation
 from camapp.ui.explain.summary import done_text, summary, summary_of
 from camapp.ui.explain.viewer import view_of, viewer
 from camapp.ui.frame.classes import TOP_PREDICTION, chosen_class, class_picker, class_value
-from camapp.ui.frame.events import trigger_of
+from camapp.ui.frame.events import LATEST, PRIVATE, QUIET, trigger_of
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.samples import sample_path
 from camapp.ui.frame.scheduler import ReplacedError
@@ -105,8 +105,6 @@ class ExplainTab(Tab):
         chosen = {*selection.chosen, self.rival, self.fit, self.sign, self.frame.navigation}
         shown = [self.viewer, self.summary, self.check, self.status]
         targets = [selection.target, self.rival]
-        options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
-        latest = {**options, "trigger_mode": "multiple"}  # a newer choice takes the place of the one that runs
         triggers = [
             self.run.click,
             trigger_of(selection.layers, "pick"),
@@ -119,22 +117,19 @@ class ExplainTab(Tab):
             self.explain_again,
             chosen,
             shown,
-            **latest,
+            **LATEST,
         )
-        self.viewer.wanted(self.explain_once_opened, chosen, shown, **latest)
-        selection.picture.upload(self.explain_new, chosen, [*shown, *targets], **latest)
-        picked = selection.samples.pick(
-            self.pick_sample, None, [selection.picture, self.status], api_visibility="private", show_progress="hidden"
-        )
-        picked.success(self.explain_new, chosen, [*shown, *targets], **latest)
-        self.summary.explain(self.explain_class, chosen, [*shown, selection.target], **latest)
+        self.viewer.wanted(self.explain_once_opened, chosen, shown, **LATEST)
+        selection.picture.upload(self.explain_new, chosen, [*shown, *targets], **LATEST)
+        picked = selection.samples.pick(self.pick_sample, None, [selection.picture, self.status], **PRIVATE)
+        picked.success(self.explain_new, chosen, [*shown, *targets], **LATEST)
+        self.summary.explain(self.explain_class, chosen, [*shown, selection.target], **LATEST)
         switched = [selection.model, selection.layers, selection.method, *targets]
-        selection.model.input(self.explain_with_model, chosen, [*shown, *switched], **latest)
-        self.check.start(self.check_map, chosen, [self.check, self.status], **options)
-        selection.model.change(self.offer_rivals, [selection.model], [self.rival], **options)
-        quiet: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
-        selection.picture.clear(self.clear, None, shown, **quiet)
-        self.status.stop(self.stop, None, None, **quiet)
+        selection.model.input(self.explain_with_model, chosen, [*shown, *switched], **LATEST)
+        self.check.start(self.check_map, chosen, [self.check, self.status], **PRIVATE)
+        selection.model.change(self.offer_rivals, [selection.model], [self.rival], **PRIVATE)
+        selection.picture.clear(self.clear, None, shown, **QUIET)
+        self.status.stop(self.stop, None, None, **QUIET)
 
     def explain_again(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Explain the picture with what is chosen, where the tab is open."""

@@ -29,6 +29,7 @@ from camapp.ui.features.learnt import Learnt
 from camapp.ui.features.map_view import map_of, map_view
 from camapp.ui.features.probe_view import probe_of, probe_view
 from camapp.ui.features.summary_view import summary_of, summary_view
+from camapp.ui.frame.events import PRIVATE, QUIET
 from camapp.ui.frame.kept import Kept
 from camapp.ui.frame.messages import owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.picker import Option, picker, picker_value
@@ -123,18 +124,16 @@ class FeaturesTab(Tab):
     def connect(self) -> None:
         """Extract, train, explain with what was trained."""
         selection = self.frame.selection
-        options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
         wanted: set[Any] = {self.files, selection.model, self.layers, self.pool, self.normalize, self.labels}
         shown = [self.summary, self.map, self.token, self.labels, self.status]
-        extracted = self.run.click(self.extract, wanted, [*shown, self.probe], **options)
+        extracted = self.run.click(self.extract, wanted, [*shown, self.probe], **PRIVATE)
         learnt = {*wanted, self.token, self.kind, self.share}
-        taught = self.learn.click(self.train, learnt, [*shown, self.probe], **options)
+        taught = self.learn.click(self.train, learnt, [*shown, self.probe], **PRIVATE)
         targets = [*selection.chosen[1:], self.frame.navigation, self.status]
-        self.opened = self.probe.explain(self.open_in_explain, None, targets, **options)
-        selection.model.change(self.offer_layers, [selection.model], [self.layers], **options)
-        quiet: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
-        self.files.clear(self.clear, None, [*shown, self.probe], cancels=[extracted, taught], **quiet)
-        self.status.stop(self.stopped, None, [self.status], cancels=[extracted, taught], **quiet)
+        self.opened = self.probe.explain(self.open_in_explain, None, targets, **PRIVATE)
+        selection.model.change(self.offer_layers, [selection.model], [self.layers], **PRIVATE)
+        self.files.clear(self.clear, None, [*shown, self.probe], cancels=[extracted, taught], **QUIET)
+        self.status.stop(self.stopped, None, [self.status], cancels=[extracted, taught], **QUIET)
 
     def hands_over(self) -> list[Any]:
         """Opening a classifier in Explain."""

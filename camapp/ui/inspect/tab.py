@@ -10,7 +10,7 @@ import gradio as gr
 
 from camapp.channels import RANKINGS, ChannelMaps
 from camapp.errors import UsageError
-from camapp.ui.frame.events import trigger_of
+from camapp.ui.frame.events import PRIVATE, QUIET, trigger_of
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
 from camapp.ui.frame.picker import picker_value
 from camapp.ui.frame.scheduler import Task
@@ -103,7 +103,6 @@ class InspectTab(Tab):
     def connect(self) -> None:
         """Inspect on every choice; a layer of the tree or of the chart becomes the layer of the selection."""
         selection = self.frame.selection
-        options: dict[str, Any] = {"concurrency_limit": None, "api_visibility": "private", "show_progress": "hidden"}
         looked = gr.on(
             [
                 self.run.click,
@@ -116,23 +115,21 @@ class InspectTab(Tab):
             [*selection.chosen, self.ranking, self.most, self.scale],
             [self.tree, self.channels, self.depth, self.status],
             trigger_mode="always_last",  # the choice made while a run goes on is run after it
-            **options,
+            **PRIVATE,
         )
         gr.on(
             [trigger_of(self.tree, "inspect"), trigger_of(self.depth, "inspect")],
             self.pick_layer,
             [selection.model],
             [selection.layers],
-            **options,
+            **PRIVATE,
         )
         self.status.stop(
             lambda: {self.status: status_line("ready", "Stopped.")},
             None,
             [self.status],
             cancels=[looked],
-            queue=False,
-            api_visibility="private",
-            show_progress="hidden",
+            **QUIET,
         )
         add_api(self._looks, self.frame.work)
 
