@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import gradio as gr
@@ -14,16 +14,16 @@ from camapp.patches import finer_layer
 from camapp.ui.compare.choices import CompareChoices, Compared, compare_choices, compare_patches
 from camapp.ui.compare.downloads import FILES, keep_comparison
 from camapp.ui.compare.grid import grid_of, grid_view
-from camapp.ui.compare.latest import Latest
 from camapp.ui.compare.patches import patches_of, patches_view
 from camapp.ui.compare.recipes import address_of, copies_of, patches_python
 from camapp.ui.frame.choices import check_layer
 from camapp.ui.frame.events import LATEST, PRIVATE, QUIET, trigger_of
-from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
+from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line
 from camapp.ui.frame.picker import Option, picker, picker_value
 from camapp.ui.frame.samples import sample_path, sample_strip
 from camapp.ui.frame.selection import MOST_LAYERS, Update, layer_options, method_options
 from camapp.ui.frame.tab import Tab
+from camapp.ui.frame.topic import Topic, Turn
 from camapp.ui.frame.uploads import picture_input
 
 # The values of the controls, by component.
@@ -33,8 +33,6 @@ DEFAULT_METHODS = ("gradcam", "fused", "gradcam++", "layercam")
 READY = "Ready. Choose a picture, methods and layers."
 SLOW = "One of these methods takes long: press Compare to begin."
 PATCHES_READY = "Ready. Choose a picture, or two."
-
-STOPPED = status_line("ready", "Stopped.")
 
 _FINER = ""
 
@@ -78,6 +76,8 @@ class CompareTab(Tab):
         self.grid = grid_view(elem_id="compare-grid")
         self.patches = patches_view(elem_id="compare-patches")
         self.patch_status = status_bar("patch-status", PATCHES_READY)
+        self._comparing = Topic(self.frame.work, self.status)
+        self._matching = Topic(self.frame.work, self.patch_status)
 
     def views(self) -> list[gr.HTML]:
         """Both; they are made again by themselves when the tab is open."""
@@ -104,13 +104,11 @@ class CompareTab(Tab):
         selection = self.frame.selection
         # Gradio hands a set of inputs over as one dictionary
         chosen = {*selection.chosen, self.methods, self.second, self.patch_layer, self.frame.navigation}
-        shown = [self.grid, self.status]
-        of_maps, of_patches = Latest().only, Latest().only
-        compared = self.run.click(of_maps(self.compare_now), chosen, shown, **LATEST)
-        wanted = gr.on([trigger_of(self.grid, "wanted")], of_maps(self.compare_once_settled), chosen, shown, **LATEST)
-        picked = self.methods.pick(of_maps(self.compare_if_quick), chosen, shown, **LATEST)
-        match = of_patches(self.match_patches)
-        matched = gr.on(
+        shown, patches = [self.grid, self.status], [self.patches, self.patch_status]
+        self.run.click(self.compare_now, chosen, shown, **LATEST)
+        self.grid.wanted(self.compare_once_settled, chosen, shown, **LATEST)
+        self.methods.pick(self.compare_if_quick, chosen, shown, **LATEST)
+        gr.on(
             [
                 self.run.click,
                 trigger_of(self.patches, "wanted"),
@@ -118,99 +116,67 @@ class CompareTab(Tab):
                 self.second.upload,
                 self.second.clear,
             ],
-            match,
+            self.match_patches,
             chosen,
-            [self.patches, self.patch_status],
+            patches,
             **LATEST,
         )
-        sampled = self.second_samples.pick(self.pick_sample, None, [self.second, self.patch_status], **PRIVATE).success(
-            match, chosen, [self.patches, self.patch_status], **LATEST
-        )
+        picked = self.second_samples.pick(self.pick_sample, None, [self.second, self.patch_status], **PRIVATE)
+        picked.success(self.match_patches, chosen, patches, **LATEST)
         self.used = self.grid.choose(
             self.use, chosen, [selection.method, selection.layers, self.frame.navigation, self.status], **PRIVATE
         )
         selection.model.change(self.offer, [selection.model, self.methods], [self.methods, self.patch_layer], **PRIVATE)
-        maps, patches = [compared, wanted, picked], [matched, sampled]
-        self.status.stop(lambda: STOPPED, None, [self.status], cancels=maps, **QUIET)
-        self.patch_status.stop(lambda: STOPPED, None, [self.patch_status], cancels=patches, **QUIET)
-        everything = [self.grid, self.patches, self.status, self.patch_status]
-        selection.picture.clear(self.clear, None, everything, cancels=[*maps, *patches], **QUIET)
+        self.status.stop(self._comparing.stop, None, None, **QUIET)
+        self.patch_status.stop(self._matching.stop, None, None, **QUIET)
+        selection.picture.clear(self.clear, None, [*shown, *patches], **QUIET)
 
     def hands_over(self) -> list[Any]:
         """Taking a cell's method and layers over to Explain."""
         return [self.used]
 
-    def compare_now(self, given: Given, request: gr.Request) -> Generator[Update, None, None]:
+    def compare_now(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Compare what is chosen, on the picture."""
-        choices = self._choices(given)
-        yield {self.status: status_line("running", "Comparing…")}
-        try:
-            choices.check()
-            compared = yield from self.frame.work.follow(
-                lambda task: compare_choices(self.frame.pool, choices, task),
-                self._telling,
-                owner=owner_of(request),
-                slow=choices.slow,
-            )
-            token = keep_comparison(self.frame.results, compared.comparison)
-            recipes = {**copies_of(compared), "address": address_of(compared, DEFAULT_METHODS)}
-            view = grid_of(compared.comparison, compared.columns, token, FILES, recipes)
-        except Exception as error:
-            message, shown = worded(error)
-            yield {self.grid: {"error": message}, self.status: status_line("error", message)}
-            raise shown from error
-        yield {self.grid: view, self.status: status_line("done", _done(compared))}
+        yield from self._comparing.answer(request, lambda turn: self._compared(turn, given), self._failed)
 
-    def compare_once_settled(self, given: Given, request: gr.Request) -> Generator[Update, None, None]:
+    def compare_once_settled(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Compare by itself; where the model was changed, its layers and classes come a moment later, and ask again."""
         choices = self._choices(given)
-        if choices.picture is None:
-            yield {self.grid: None, self.status: status_line("ready", READY)}
-            return
-        with in_words():
-            settled = yield from self.frame.work.follow(
-                lambda task: choices.settled(self.frame.pool), self._telling, owner=owner_of(request)
-            )
-        if settled:
-            yield from self.compare_if_quick(given, request)
-        else:
-            yield {self.status: status_line("running", "Loading the model…")}
 
-    def compare_if_quick(self, given: Given, request: gr.Request) -> Generator[Update, None, None]:
+        def steps(turn: Turn) -> Generator[Update, None, None]:
+            if choices.picture is None:
+                yield {self.grid: None, self.status: status_line("ready", READY)}
+                return
+            settled = yield from turn.follow(lambda task: choices.settled(self.frame.pool))
+            if settled:
+                yield from self._compared_if_quick(turn, given)
+            else:
+                yield turn.telling("Loading the model…")
+
+        yield from self._comparing.answer(request, steps, self._failed)
+
+    def compare_if_quick(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Compare without having been asked by the button, unless one of the methods takes long."""
-        choices = self._choices(given)
-        with in_words():
-            slow = choices.slow
-        if choices.picture is None:
-            yield {self.status: status_line("ready", READY)}
-        elif slow:
-            yield {self.status: status_line("ready", SLOW)}
-        else:
-            yield from self.compare_now(given, request)
+        yield from self._comparing.answer(request, lambda turn: self._compared_if_quick(turn, given), self._failed)
 
-    def match_patches(self, given: Given, request: gr.Request) -> Generator[Update, None, None]:
+    def match_patches(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Find which patches of the picture, or of two, look alike."""
-        selection = self.frame.selection
+        selection, pool = self.frame.selection, self.frame.pool
         picture, second, model = given[selection.picture], given[self.second], given[selection.model]
         layer = next(iter(given[self.patch_layer]), _FINER)
-        if picture is None:
-            yield {self.patches: None, self.patch_status: status_line("ready", PATCHES_READY)}
-            return
-        yield {self.patch_status: status_line("running", "Comparing patches…")}
-        try:
-            alike = yield from self.frame.work.follow(
-                lambda task: compare_patches(self.frame.pool, picture, second, model, layer),
-                lambda text: {self.patch_status: status_line("running", text)},
-                owner=owner_of(request),
-            )
-            view = patches_of(alike, patches_python(alike, random=self.frame.pool.load(model).weights.random))
-        except Exception as error:
-            message, shown = worded(error)
-            yield {self.patches: {"error": message}, self.patch_status: status_line("error", message)}
-            raise shown from error
-        rows, columns = alike.grid
-        done = f"Done: {rows} × {columns} patches at {alike.layer} in {alike.seconds:.2f} s."
-        yield {self.patches: view, self.patch_status: status_line("done", done)}
+
+        def steps(turn: Turn) -> Generator[Update, None, None]:
+            if picture is None:
+                yield {self.patches: None, self.patch_status: status_line("ready", PATCHES_READY)}
+                return
+            yield turn.telling("Comparing patches…")
+            alike = yield from turn.follow(lambda task: compare_patches(pool, picture, second, model, layer))
+            view = patches_of(alike, patches_python(alike, random=pool.load(model).weights.random))
+            rows, columns = alike.grid
+            done = f"Done: {rows} × {columns} patches at {alike.layer} in {alike.seconds:.2f} s."
+            yield {self.patches: view, self.patch_status: status_line("done", done)}
+
+        yield from self._matching.answer(request, steps, lambda message: {self.patches: {"error": message}})
 
     def use(self, given: Given, event: gr.EventData) -> Update:
         """Carry a cell's method and layer over to Explain, and open that."""
@@ -247,10 +213,38 @@ class CompareTab(Tab):
             path = sample_path(str(sent(event, "sample")))
         return {self.second: path, self.patch_status: status_line("running", "Opening the sample…")}
 
-    def clear(self) -> Update:
+    def clear(self, request: gr.Request) -> Update:
         """Back to the beginning."""
+        self._comparing.drop(request)
+        self._matching.drop(request)
         ready = {self.status: status_line("ready", READY), self.patch_status: status_line("ready", PATCHES_READY)}
         return {self.grid: None, self.patches: None, **ready}
+
+    def _compared(self, turn: Turn, given: Given) -> Generator[Update, None, None]:
+        """The way to maps."""
+        choices = self._choices(given)
+        yield turn.telling("Comparing…")
+        choices.check()
+        compared = yield from turn.follow(
+            lambda task: compare_choices(self.frame.pool, choices, task), slow=choices.slow
+        )
+        token = keep_comparison(self.frame.results, compared.comparison)
+        recipes = {**copies_of(compared), "address": address_of(compared, DEFAULT_METHODS)}
+        view = grid_of(compared.comparison, compared.columns, token, FILES, recipes)
+        yield {self.grid: view, self.status: status_line("done", _done(compared))}
+
+    def _compared_if_quick(self, turn: Turn, given: Given) -> Generator[Update, None, None]:
+        """The way to maps, where it is short."""
+        choices = self._choices(given)
+        if choices.picture is None:
+            yield {self.status: status_line("ready", READY)}
+        elif choices.slow:
+            yield {self.status: status_line("ready", SLOW)}
+        else:
+            yield from self._compared(turn, given)
+
+    def _failed(self, message: str) -> Update:
+        return {self.grid: {"error": message}}
 
     def _choices(self, given: Given) -> CompareChoices:
         selection = self.frame.selection
@@ -267,9 +261,6 @@ class CompareTab(Tab):
         own = finer_layer(self.frame.pool.load(model))
         first = Option(_FINER, "Finer than the last map", detail=f"{own}: small enough for parts", badge="usual")
         return [first, *layer_options(self.frame.pool.layers(model))]
-
-    def _telling(self, text: str) -> Update:
-        return {self.status: status_line("running", text)}
 
 
 def _suited(methods: Sequence[str], options: Sequence[Option]) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import gradio as gr
@@ -16,18 +17,13 @@ from camapp.ui.explain.summary import done_text, summary, summary_of
 from camapp.ui.explain.viewer import view_of, viewer
 from camapp.ui.frame.classes import TOP_PREDICTION, chosen_class, class_picker, class_value
 from camapp.ui.frame.events import LATEST, PRIVATE, QUIET, trigger_of
-from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
+from camapp.ui.frame.messages import STOPPED, in_words, owner_of, sent, status_bar, status_line
 from camapp.ui.frame.samples import sample_path
-from camapp.ui.frame.scheduler import ReplacedError
 from camapp.ui.frame.selection import Update
 from camapp.ui.frame.tab import STALE, Tab
+from camapp.ui.frame.topic import End, Topic, Turn
 
 _CHECK_SECONDS = 120.0
-
-# The topic of the check in the queue; that of an explanation is the tab's name.
-_CHECK = "check"
-
-STOPPED = "Stopped."
 
 # The values of the controls, by component.
 Given: TypeAlias = dict[Any, Any]
@@ -72,6 +68,7 @@ class ExplainTab(Tab):
         self.viewer = viewer(elem_id="viewer")
         self.summary = summary(elem_id="summary")
         self.check = check_view(elem_id="check")
+        self._explaining, self._checking, self._switching = (Topic(self.frame.work, self.status) for _ in range(3))
 
     def views(self) -> list[gr.HTML]:
         """The viewer; it explains by itself when its tab is opened."""
@@ -87,7 +84,7 @@ class ExplainTab(Tab):
         rival = query.get("vs", "")
         if rival:
             known = rival == str(TOP_PREDICTION)
-            index = TOP_PREDICTION if known else self.frame.pool.load(model).class_index(rival)
+            index = TOP_PREDICTION if known else self.frame.pool.class_index(model, rival)
             updates[self.rival] = class_value(model, self.frame.pool.labels(model), index)
         for name, control, usual in (("fit", self.fit, OWN_FIT), ("sign", self.sign, "positive")):
             value = query.get(name, usual)
@@ -133,14 +130,15 @@ class ExplainTab(Tab):
 
     def explain_again(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Explain the picture with what is chosen, where the tab is open."""
-        if given[self.frame.navigation] != self.name:
-            yield {self.viewer: STALE}
+        if not self._is_open(given):
+            yield self._later(request)
             return
-        yield from self._steps(self._choices(given), request)
+        yield from self._explained(self._choices(given), request)
 
     def explain_once_opened(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Explain what another tab or an address selected; without a picture there is nothing to complain of."""
         if given[self.frame.selection.picture] is None:
+            self._explaining.drop(request)
             yield {self.viewer: None, self.status: status_line("ready")}
             return
         yield from self.explain_again(given, request)
@@ -148,35 +146,23 @@ class ExplainTab(Tab):
     def explain_new(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Explain a new picture: its own top prediction, not a class that was chosen for the one before."""
         also = {self.frame.selection.target: chosen_class(TOP_PREDICTION), self.rival: chosen_class(NO_RIVAL)}
-        if given[self.frame.navigation] != self.name:
-            yield {**also, self.viewer: STALE}
+        if not self._is_open(given):
+            yield {**also, **self._later(request)}
             return
-        yield from self._steps(self._choices(given, target=TOP_PREDICTION, rival=NO_RIVAL), request, also)
+        yield from self._explained(self._choices(given, target=TOP_PREDICTION, rival=NO_RIVAL), request, also)
 
     def explain_class(self, given: Given, event: gr.EventData, request: gr.Request) -> Iterator[Update]:
         """Explain one of the predicted classes."""
         target = sent(event, "index")
-        yield from self._steps(
-            self._choices(given, target=target), request, {self.frame.selection.target: chosen_class(target)}
-        )
+        also = {self.frame.selection.target: chosen_class(target)}
+        yield from self._explained(self._choices(given, target=target), request, also)
 
     def explain_with_model(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Offer another model's layers, methods and classes, and explain the picture with it."""
-        choices = self._choices(given, layers=(), target=TOP_PREDICTION, rival=NO_RIVAL)
-        if not self.frame.pool.is_loaded(choices.model):
-            yield {self.status: status_line("running", "Loading the model…")}
-        try:
-            updates = self.frame.selection.switched_to(choices.model, choices.method) | self.offer_rivals(choices.model)
-        except Exception as error:
-            message, shown = worded(error)
-            yield self._failed(message)
-            raise shown from error
-        if choices.picture is None or given[self.frame.navigation] != self.name:
-            yield {**updates, self.viewer: STALE if choices.picture else None, self.status: status_line("ready")}
-            return
-        if choices.method in self.frame.pool.unsuitable(choices.model):
-            choices = self._choices(given, layers=(), method="gradcam", target=TOP_PREDICTION, rival=NO_RIVAL)
-        yield from self._steps(choices, request, updates)
+        choices, is_open = self._choices(given, layers=(), target=TOP_PREDICTION, rival=NO_RIVAL), self._is_open(given)
+        yield from self._switching.answer(
+            request, lambda turn: self._switched(turn, choices, request, explain=is_open), self._gone
+        )
 
     def offer_rivals(self, model: str) -> Update:
         """Another model's classes to compare with, whoever chose the model."""
@@ -194,20 +180,13 @@ class ExplainTab(Tab):
                 slow, explained.explanation, progress=task.progress, cancel=task.cancelled, deadline=_CHECK_SECONDS
             )
 
-        yield {self.status: status_line("running", "Checking…")}
-        try:
-            found = yield from self.frame.work.follow(
-                run, self._telling, owner=owner_of(request), slow=True, topic=_CHECK
-            )
-        except ReplacedError as error:
-            ready = {self.check: {"ready": True}, self.status: status_line("ready", STOPPED)}
-            yield ready if error.stopped else self._nothing
-            return
-        except Exception as error:
-            message, shown = worded(error)
-            yield {self.check: {"error": message}, self.status: status_line("error", message)}
-            raise shown from error
-        yield {self.check: check_of(found), self.status: status_line("done", f"Checked. {found.verdict}")}
+        def steps(turn: Turn) -> Generator[Update, None, None]:
+            yield turn.telling("Checking…")
+            found = yield from turn.follow(run, slow=True)
+            yield {self.check: check_of(found), self.status: status_line("done", f"Checked. {found.verdict}")}
+
+        ready = {self.check: {"ready": True}}
+        yield from self._checking.answer(request, steps, lambda message: {self.check: {"error": message}}, ready)
 
     def pick_sample(self, event: gr.EventData) -> Update:
         """Put a sample picture where an upload goes."""
@@ -217,44 +196,57 @@ class ExplainTab(Tab):
 
     def clear(self, request: gr.Request) -> Update:
         """Back to the beginning."""
-        for topic in (self.name, _CHECK):
-            self.frame.work.replace(owner_of(request), topic)
+        self._explaining.drop(request)
+        self._checking.drop(request)
         return {self.viewer: None, self.summary: None, self.check: None, self.status: status_line("ready")}
 
     def stop(self, request: gr.Request) -> None:
-        """Stop what the visitor waits for; the event that waits says so itself, so that nothing comes after it."""
-        for topic in (self.name, _CHECK):
-            self.frame.work.replace(owner_of(request), topic, stopped=True)
+        """Stop what the visitor waits for."""
+        self._explaining.stop(request)
+        self._checking.stop(request)
 
-    def _steps(self, choices: Choices, request: gr.Request, also: Update | None = None) -> Iterator[Update]:
+    def _explained(self, choices: Choices, request: gr.Request, also: Update | None = None) -> Iterator[Update]:
         """What the page shows on the way to a result; on an error the old result goes, and a message comes."""
         owner = owner_of(request)
-        self.frame.work.replace(owner, _CHECK)  # of a map that goes
-        yield {**(also or {}), self.check: None, self.status: status_line("running", "Explaining…")}
-        try:
+
+        def steps(turn: Turn) -> Generator[Update, None, None]:
+            yield {**(also or {}), self.check: None, **turn.telling("Explaining…")}
             choices.check()
-            explained = yield from self.frame.work.follow(
-                lambda task: explain_choices(self.frame.pool, choices, task),
-                self._telling,
-                owner=owner,
-                slow=choices.slow,
-                topic=self.name,
+            explained = yield from turn.follow(
+                lambda task: explain_choices(self.frame.pool, choices, task), slow=choices.slow
             )
             token = keep_explanation(self.frame.results, explained.explanation, owner)
             view, facts = view_of(explained.explanation, token), summary_of(explained, token)
-        except ReplacedError as error:
-            yield (
-                {**self._failed(STOPPED), self.status: status_line("ready", STOPPED)}
-                if error.stopped
-                else self._nothing
-            )
-            return
-        except Exception as error:
-            message, shown = worded(error)
-            yield self._failed(message)
-            raise shown from error
-        done = status_line("done", done_text(explained))
-        yield {self.viewer: view, self.summary: facts, self.check: {"ready": facts["checkable"]}, self.status: done}
+            done = status_line("done", done_text(explained))
+            yield {self.viewer: view, self.summary: facts, self.check: {"ready": facts["checkable"]}, self.status: done}
+
+        self._checking.drop(request)  # of a map that goes
+        yield from self._explaining.answer(request, steps, self._gone, self._gone(STOPPED))
+
+    def _switched(
+        self, turn: Turn, choices: Choices, request: gr.Request, *, explain: bool
+    ) -> Generator[Update, None, None]:
+        """The way to another model, and to what it makes of the picture."""
+        pool = self.frame.pool
+        with self._explaining.turn(request) as asked:  # what ends it ends no loading: the controls must fit the model
+            yield from self.loaded(choices.model, request, turn.telling)
+        turn.check()
+        suited = choices.method not in pool.unsuitable(choices.model)
+        updates = self.frame.selection.switched_to(choices.model, choices.method) | self.offer_rivals(choices.model)
+        if asked.ended is End.STOPPED:
+            yield {**updates, **self._gone(STOPPED), self.status: status_line("ready", STOPPED)}
+        elif asked.ended is End.NEWER or not explain:  # whatever was asked for meanwhile did not know this model
+            yield {**updates, **self._later(request)}
+        elif asked.ended is End.DROPPED or choices.picture is None:
+            yield {**updates, self.viewer: None, self.status: status_line("ready")}
+        else:
+            choices = choices if suited else replace(choices, method="gradcam")
+            yield from self._explained(choices, request, updates)
+
+    def _later(self, request: gr.Request) -> Update:
+        """The map belongs to another selection by now: it is made anew as soon as the tab is open."""
+        self._explaining.drop(request)
+        return {self.viewer: STALE, self.status: status_line("ready")}
 
     def _choices(self, given: Given, **instead: Any) -> Choices:
         """The values of the controls as choices."""
@@ -272,14 +264,9 @@ class ExplainTab(Tab):
         }
         return Choices(**{**values, **instead})
 
-    @property
-    def _nothing(self) -> Update:
-        """The last word of an event that has nothing to say: Gradio 6.31 sends the last one again when it ends."""
-        return {self.status: gr.skip()}
+    def _is_open(self, given: Given) -> bool:
+        return bool(given[self.frame.navigation] == self.name)
 
-    def _telling(self, text: str) -> Update:
-        return {self.status: status_line("running", text)}
-
-    def _failed(self, message: str) -> Update:
-        gone = {self.viewer: {"error": message}, self.summary: None, self.check: None}
-        return {**gone, self.status: status_line("error", message)}
+    def _gone(self, message: str) -> Update:
+        """Instead of a result, why there is none."""
+        return {self.viewer: {"error": message}, self.summary: None, self.check: None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ UNEXPECTED = "Something went wrong on the server (see its log). Try again, or wi
 # Longer ones are no names of models, layers, methods or classes.
 LONGEST_TEXT = 2000
 
+STOPPED = "Stopped."
 READY = "Ready. Upload or paste a picture, or pick a sample."
 
 _HERE = Path(__file__).parent
@@ -49,6 +50,27 @@ def worded(error: Exception) -> tuple[str, gr.Error]:
         return str(error.message), error
     _log.error("the page met an unexpected error", exc_info=error)
     return UNEXPECTED, gr.Error(UNEXPECTED, print_exception=False)
+
+
+def told(
+    status: gr.HTML, steps: Iterator[dict[Any, Any]], failed: Callable[[str], dict[Any, Any]] = lambda message: {}
+) -> Iterator[dict[Any, Any]]:
+    """The updates of an event; where they fail, the page says why.
+
+    Args:
+        status: the status bar that says it.
+        steps: the updates.
+        failed: what an error, as a sentence, makes of other views.
+
+    Raises:
+        gr.Error: the error, after it was told.
+    """
+    try:
+        yield from steps
+    except Exception as error:
+        message, shown = worded(error)
+        yield {**failed(message), status: status_line("error", message)}
+        raise shown from error
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from camapp.backbones.cards import ModelCard, find_card, list_cards
+from camapp.backbones.classes import ClassNames
 from camapp.backbones.layers import LayerInfo, list_layers
 from camapp.backbones.load import DEFAULT_MODEL, LoadedModel, read_labels
 from camapp.backbones.weights import locate, obtain
@@ -157,6 +158,15 @@ class ModelPool:
         if trained is not None:
             return trained.model.labels
         return self._given[name].labels if name in self._given else read_labels(self.card(name))
+
+    def class_index(self, name: str, wanted: int | str) -> int:
+        """The index of one of a model's classes, as ``LoadedModel.class_index`` has it; the model need not be loaded.
+
+        Raises:
+            ModelError: the page does not offer the model.
+            TargetError: no class is meant, or several are; lists the candidates.
+        """
+        return ClassNames(self.card(name).name, self.labels(name)).index(wanted)
 
     def _get(self, name: str) -> _Ready:
         trained = self._trained_here(name)

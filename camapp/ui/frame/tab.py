@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gradio as gr
 
+from camapp.ui.frame.messages import owner_of
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.results import Results
 from camapp.ui.frame.scheduler import Scheduler
-from camapp.ui.frame.selection import Selection
+from camapp.ui.frame.selection import Selection, Update
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,23 @@ class Tab:
     def views(self) -> list[gr.HTML]:
         """Views whose result belongs to the selection: where that changes they are told ``STALE``, in the browser."""
         return []
+
+    def loaded(self, model: str, request: gr.Request, say: Callable[[str], Update]) -> Generator[Update, None, None]:
+        """Load a model by way of the queue, so that what is asked of it afterwards is quick; at once where it is ready.
+
+        Args:
+            model: its name.
+            request: who waits for it.
+            say: makes what is yielded of a sentence.
+
+        Raises:
+            ModelError, WeightsError: there is no such model, or it cannot be loaded.
+            UsageError: the queue is full.
+        """
+        if self.frame.pool.is_loaded(model):
+            return
+        yield say("Loading the model…")
+        yield from self.frame.work.follow(lambda task: self.frame.pool.load(model), say, owner=owner_of(request))
 
     def hands_over(self) -> list[Any]:
         """Its events that set the selection and open Explain, which then explains what is selected."""
