@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import gradio as gr
 
 from camapp.channels import RANKINGS, ChannelMaps
 from camapp.errors import UsageError
-from camapp.ui.frame.events import PRIVATE, QUIET, trigger_of
-from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
+from camapp.ui.frame.events import LATEST, PRIVATE, QUIET, trigger_of
+from camapp.ui.frame.messages import in_words, sent, status_bar, status_line
 from camapp.ui.frame.picker import picker_value
-from camapp.ui.frame.scheduler import Task
 from camapp.ui.frame.selection import MOST_LAYERS, Update, layer_options
 from camapp.ui.frame.tab import Frame, Tab
+from camapp.ui.frame.topic import Topic, Turn
 from camapp.ui.frame.words import figure
 from camapp.ui.inspect.api import add_api
 from camapp.ui.inspect.channels import channels_of, channels_view
@@ -25,8 +25,10 @@ from camapp.ui.inspect.downloads import keep_channels, keep_inspection
 from camapp.ui.inspect.recipes import address_of, copies_of_channels, copies_of_inspection
 from camapp.ui.inspect.tree import tree_of, tree_view
 
-T = TypeVar("T")
 View = dict[str, Any]
+
+# The values of the controls, by component.
+Given: TypeAlias = dict[Any, Any]
 
 # What the picture's views show while there is no picture.
 WAITING: View = {"waiting": True}
@@ -73,6 +75,7 @@ class InspectTab(Tab):
         self.tree = tree_view(elem_id="inspect-tree")
         self.channels = channels_view(elem_id="inspect-channels")
         self.depth = depth_view(elem_id="inspect-depth")
+        self._looking = Topic(self.frame.work, self.status)
 
     def views(self) -> list[gr.HTML]:
         """All three; the channels ask for new ones by themselves where the tab is open."""
@@ -103,7 +106,7 @@ class InspectTab(Tab):
     def connect(self) -> None:
         """Inspect on every choice; a layer of the tree or of the chart becomes the layer of the selection."""
         selection = self.frame.selection
-        looked = gr.on(
+        gr.on(
             [
                 self.run.click,
                 self.ranking.input,
@@ -112,10 +115,9 @@ class InspectTab(Tab):
                 trigger_of(self.channels, "wanted"),
             ],
             self.look,
-            [*selection.chosen, self.ranking, self.most, self.scale],
+            {*selection.chosen, self.ranking, self.most, self.scale},  # Gradio hands a set over as one dictionary
             [self.tree, self.channels, self.depth, self.status],
-            trigger_mode="always_last",  # the choice made while a run goes on is run after it
-            **PRIVATE,
+            **LATEST,
         )
         gr.on(
             [trigger_of(self.tree, "inspect"), trigger_of(self.depth, "inspect")],
@@ -124,13 +126,7 @@ class InspectTab(Tab):
             [selection.layers],
             **PRIVATE,
         )
-        self.status.stop(
-            lambda: {self.status: status_line("ready", "Stopped.")},
-            None,
-            [self.status],
-            cancels=[looked],
-            **QUIET,
-        )
+        self.status.stop(self._looking.stop, None, None, **QUIET)
         add_api(self._looks, self.frame.work)
 
     def pick_layer(self, model: str, event: gr.EventData) -> Update:
@@ -140,44 +136,51 @@ class InspectTab(Tab):
             name = self._looks.layer(Choices(None, model, (str(sent(event, "layer")),)))
             return {self.frame.selection.layers: picker_value(layer_options(layers), [name], most=MOST_LAYERS)}
 
-    def look(
-        self,
-        picture: str | None,
-        model: str,
-        layers: list[str],
-        method: list[str],
-        target: int | str,
-        ranking: str,
-        most: int,
-        scale: str,
-        request: gr.Request,
-    ) -> Iterator[Update]:
+    def look(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """The layers first, which need no picture; then the channels; then the figures over depth."""
-        choices = Choices(picture, model, tuple(layers), target, ranking, most, scale)
+        came: list[gr.HTML] = []  # views that have their result, which an error in a later one leaves alone
+
+        def failed(message: str) -> Update:
+            if self.channels in came:
+                return {self.depth: {"error": message}}
+            return {self.channels: {"error": message}, self.depth: WAITING}
+
+        choices = self._choices(given)
+        yield from self._looking.answer(request, lambda turn: self._steps(turn, choices, request, came), failed)
+
+    def _steps(
+        self, turn: Turn, choices: Choices, request: gr.Request, came: list[gr.HTML]
+    ) -> Generator[Update, None, None]:
         began = time.monotonic()
-        yield {self.status: status_line("running", "Looking at the layers…")}
-        try:
-            choices.check()
-            yield {self.tree: (yield from self._tree(choices, request))}
-            if picture is None:
-                yield {self.channels: WAITING, self.depth: WAITING, self.status: status_line("ready", _READY)}
-                return
-            yield {self.status: status_line("running", "Taking the channels…")}
-            maps = yield from self._run(request, lambda task: self._looks.channels(choices))
-            yield {self.channels: self._channels(maps, choices)}
-            yield {self.status: status_line("running", "Measuring gradients over depth…")}
-            yield {self.depth: (yield from self._depth(choices, request))}
-        except Exception as error:
-            message, shown = worded(error)
-            failed = {"error": message}
-            yield {self.channels: failed, self.depth: WAITING, self.status: status_line("error", message)}
-            raise shown from error
+        yield turn.telling("Looking at the layers…")
+        choices.check()
+        yield from self.loaded(choices.model, request, turn.telling)
+        yield {self.tree: (yield from self._tree(turn, choices))}
+        if choices.picture is None:
+            yield {self.channels: WAITING, self.depth: WAITING, self.status: status_line("ready", _READY)}
+            return
+        yield turn.telling("Taking the channels…")
+        maps = yield from turn.follow(lambda task: self._looks.channels(choices))
+        yield {self.channels: self._channels(maps, choices)}
+        came.append(self.channels)
+        yield turn.telling("Measuring gradients over depth…")
+        yield {self.depth: (yield from self._depth(turn, choices))}
         yield {self.status: status_line("done", _done(maps, time.monotonic() - began))}
 
-    def _tree(self, choices: Choices, request: gr.Request) -> Generator[Update, None, View]:
-        if not self.frame.pool.is_loaded(choices.model):
-            yield {self.status: status_line("running", "Loading the model…")}
-        costs = yield from self._run(request, lambda task: self._looks.costs(choices.model))
+    def _choices(self, given: Given) -> Choices:
+        selection = self.frame.selection
+        return Choices(
+            given[selection.picture],
+            given[selection.model],
+            tuple(given[selection.layers]),
+            given[selection.target],
+            given[self.ranking],
+            given[self.most],
+            given[self.scale],
+        )
+
+    def _tree(self, turn: Turn, choices: Choices) -> Generator[Update, None, View]:
+        costs = yield from turn.follow(lambda task: self._looks.costs(choices.model))
         layers, card = self.frame.pool.layers(choices.model), self.frame.pool.card(choices.model)
         chosen = self._looks.layer(choices)
         return tree_of(costs, layers, card.title, chosen, f"{choices.model} {chosen}")
@@ -191,25 +194,13 @@ class InspectTab(Tab):
         also = {"copies": copies, "address": address_of(choices, maps.layer, recommended=recommended)}
         return {**channels_of(maps, choices.most, choices.scale, token), **also}
 
-    def _depth(self, choices: Choices, request: gr.Request) -> Generator[Update, None, View]:
+    def _depth(self, turn: Turn, choices: Choices) -> Generator[Update, None, View]:
         slow = not self._looks.knows_inspection(choices)
-        inspection = yield from self._run(request, lambda task: self._looks.inspection(choices, task), slow=slow)
+        inspection = yield from turn.follow(lambda task: self._looks.inspection(choices, task), slow=slow)
         token = keep_inspection(self.frame.results, inspection)
         maps = [layer.name for layer in self.frame.pool.layers(choices.model)]
         target = choices.target_of(self.frame.pool.load(choices.model))
         return {**depth_of(inspection, maps, token), "copies": copies_of_inspection(inspection, target)}
-
-    def _run(
-        self, request: gr.Request, job: Callable[[Task[T]], T], *, slow: bool = False
-    ) -> Generator[Update, None, T]:
-        return (
-            yield from self.frame.work.follow(
-                job,
-                lambda text: {self.status: status_line("running", text)},
-                owner=owner_of(request),
-                slow=slow,
-            )
-        )
 
 
 def _done(maps: ChannelMaps, seconds: float) -> str:
