@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from camapp.backbones.layers import LayerInfo
+from camapp.errors import CamappError
 from camapp.features.probe.fitting import KINDS
 from camapp.features.table import FeatureTable
 from camapp.transfer import TrainedProbe
@@ -29,12 +30,13 @@ from camapp.ui.features.learnt import Learnt
 from camapp.ui.features.map_view import map_of, map_view
 from camapp.ui.features.probe_view import probe_of, probe_view
 from camapp.ui.features.summary_view import summary_of, summary_view
-from camapp.ui.frame.events import PRIVATE, QUIET
+from camapp.ui.frame.events import LATEST, PRIVATE, QUIET
 from camapp.ui.frame.kept import Kept
-from camapp.ui.frame.messages import owner_of, sent, status_bar, status_line, worded
+from camapp.ui.frame.messages import owner_of, sent, status_bar, status_line
 from camapp.ui.frame.picker import Option, picker, picker_value
 from camapp.ui.frame.selection import Update
 from camapp.ui.frame.tab import Frame, Tab
+from camapp.ui.frame.topic import Topic, Turn
 from camapp.ui.frame.uploads import uploaded
 
 # The values of the controls, by component.
@@ -120,20 +122,21 @@ class FeaturesTab(Tab):
         self.summary = summary_view(elem_id="features-summary")
         self.map = map_view(elem_id="features-map")
         self.token = gr.State("")
+        self._working = Topic(self.frame.work, self.status)
 
     def connect(self) -> None:
         """Extract, train, explain with what was trained."""
         selection = self.frame.selection
         wanted: set[Any] = {self.files, selection.model, self.layers, self.pool, self.normalize, self.labels}
         shown = [self.summary, self.map, self.token, self.labels, self.status]
-        extracted = self.run.click(self.extract, wanted, [*shown, self.probe], **PRIVATE)
+        self.run.click(self.extract, wanted, [*shown, self.probe], **LATEST)
         learnt = {*wanted, self.token, self.kind, self.share}
-        taught = self.learn.click(self.train, learnt, [*shown, self.probe], **PRIVATE)
+        self.learn.click(self.train, learnt, [*shown, self.probe], **LATEST)
         targets = [*selection.chosen[1:], self.frame.navigation, self.status]
         self.opened = self.probe.explain(self.open_in_explain, None, targets, **PRIVATE)
         selection.model.change(self.offer_layers, [selection.model], [self.layers], **PRIVATE)
-        self.files.clear(self.clear, None, [*shown, self.probe], cancels=[extracted, taught], **QUIET)
-        self.status.stop(self.stopped, None, [self.status], cancels=[extracted, taught], **QUIET)
+        self.files.clear(self.clear, None, [*shown, self.probe], **QUIET)
+        self.status.stop(self._working.stop, None, None, **QUIET)
 
     def hands_over(self) -> list[Any]:
         """Opening a classifier in Explain."""
@@ -141,110 +144,96 @@ class FeaturesTab(Tab):
 
     def extract(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Take the features of the pictures."""
-        yield {self.probe: None, self.status: status_line("running", "Extracting…")}
-        try:
-            extraction, token = yield from self._extraction(self._wanted(given), request)
-        except Exception as error:
-            message, shown = worded(error)
-            yield {**self._nothing(), self.summary: {"error": message}, self.status: status_line("error", message)}
-            raise shown from error
-        updates = self._shown(extraction, token, str(given[self.labels] or ""), owner_of(request))
-        yield {**updates, self.status: status_line("done", _extracted(extraction))}
+
+        def steps(turn: Turn) -> Generator[Update, None, None]:
+            yield {self.probe: None, **turn.telling("Extracting…")}
+            extraction, token = yield from self._extraction(turn, self._wanted(given), request)
+            updates = self._shown(extraction, token, str(given[self.labels] or ""), owner_of(request))
+            yield {**updates, self.status: status_line("done", _extracted(extraction))}
+
+        yield from self._working.answer(
+            request, steps, lambda message: {**self._nothing(), self.summary: {"error": message}}
+        )
 
     def train(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Train a classifier on the features; where they are not there yet, take them first."""
-        yield {self.probe: None, self.status: status_line("running", "Training…")}
-        try:
-            wanted, typed = self._wanted(given), str(given[self.labels] or "")
-            extraction = self._taken(given[self.token], wanted)
-            if extraction is None:
-                extraction, token = yield from self._extraction(wanted, request)
-                shown_now = self._shown(extraction, token, typed, owner_of(request))
-                yield {**shown_now, self.status: status_line("running", "Training…")}
-            else:
-                token = given[self.token]
-            table = labelled(extraction.table, typed)
-            if has_labels(typed):
-                yield {self.map: map_of(extraction, token, table)}
-            trained = yield from self._training(extraction, table, given, request)
-        except Exception as error:
-            message, shown = worded(error)
-            yield {self.probe: {"error": message}, self.status: status_line("error", message)}
-            raise shown from error
-        report, share = trained.report, float(given[self.share])
-        assert report is not None
-        learnt = Learnt(trained, extraction.request.model, extraction.stem)
-        kept = self._learnt.keep(learnt, owner_of(request))
-        downloads = keep_probe(self.frame.results, learnt, owner_of(request))
-        right = f"{report.accuracy:.1%} of {report.pictures} test pictures told right"
-        yield {
-            self.probe: probe_of(trained, extraction, share, kept, downloads),
-            self.status: status_line("done", f"Done: {right}; always the commonest class: {report.majority:.1%}."),
-        }
+        yield from self._working.answer(
+            request,
+            lambda turn: self._trained(turn, given, request),
+            lambda message: {self.probe: {"error": message}},
+        )
 
     def open_in_explain(self, event: gr.EventData, request: gr.Request) -> Iterator[Update]:
         """Offer the classifier as a model, choose it, and open the Explain tab."""
-        yield {self.status: status_line("running", "Opening the classifier…")}
-        try:
-            learnt, owner = self._learnt.find(str(sent(event, "token"))), owner_of(request)
-            name = yield from self.frame.work.follow(
-                lambda _: learnt.offered(self.frame.pool, owner), self._telling, owner=owner
-            )
-            updates = self.frame.selection.switched_to(name)
-        except Exception as error:
-            message, shown = worded(error)
-            yield {self.status: status_line("error", message)}
-            raise shown from error
-        opened = status_line("done", "The classifier is open in Explain.")
-        yield {**updates, self.frame.navigation: "explain", self.status: opened}
+        owner = owner_of(request)
 
-    def offer_layers(self, model: str) -> Update:
+        def steps(turn: Turn) -> Generator[Update, None, None]:
+            yield turn.telling("Opening the classifier…")
+            learnt = self._learnt.find(str(sent(event, "token")))
+            name = yield from turn.follow(lambda task: learnt.offered(self.frame.pool, owner))
+            opened = status_line("done", "The classifier is open in Explain.")
+            yield {**self.frame.selection.switched_to(name), self.frame.navigation: "explain", self.status: opened}
+
+        yield from self._working.answer(request, steps)
+
+    def offer_layers(self, model: str, request: gr.Request) -> Iterator[Update]:
         """Another model's layers."""
         try:
+            yield from self.loaded(model, request, lambda text: {self.layers: gr.skip()})
             options = _layer_options(self.frame.pool.layers(model))
-        except Exception:  # told where the model is chosen
+        except CamappError:  # told where the model is chosen
             options = _layer_options([])
-        return {self.layers: picker_value(options, ["penultimate"], most=MOST_LAYERS)}
+        yield {self.layers: picker_value(options, ["penultimate"], most=MOST_LAYERS)}
 
-    def clear(self) -> Update:
+    def clear(self, request: gr.Request) -> Update:
         """Back to the beginning."""
+        self._working.drop(request)
         return {**self._nothing(), self.probe: None, self.labels: "", self.status: status_line("ready", _READY)}
 
-    def stopped(self) -> Update:
-        """What is said once a visitor pressed Stop."""
-        return {self.status: status_line("ready", "Stopped.")}
-
-    def _extraction(self, wanted: Request, request: gr.Request) -> Generator[Update, None, tuple[Extraction, str]]:
+    def _extraction(
+        self, turn: Turn, wanted: Request, request: gr.Request
+    ) -> Generator[Update, None, tuple[Extraction, str]]:
         """The extraction and its token, by way of the queue."""
+        yield from self.loaded(wanted.model, request, turn.telling)
         checked_request(self.frame.pool, wanted)
-        extraction = yield from self.frame.work.follow(
-            lambda task: extract(self.frame.pool, wanted, progress=task.progress, cancel=task.cancelled),
-            self._telling,
-            owner=owner_of(request),
-            slow=True,
+        extraction = yield from turn.follow(
+            lambda task: extract(self.frame.pool, wanted, progress=task.progress, cancel=task.cancelled), slow=True
         )
         return extraction, self._extractions.keep(extraction, owner_of(request))
 
+    def _trained(self, turn: Turn, given: Given, request: gr.Request) -> Generator[Update, None, None]:
+        """The way to a classifier."""
+        yield {self.probe: None, **turn.telling("Training…")}
+        owner, wanted, typed = owner_of(request), self._wanted(given), str(given[self.labels] or "")
+        token = str(given[self.token])
+        extraction = self._extractions.get(token)
+        if extraction is None or extraction.request != wanted:
+            extraction, token = yield from self._extraction(turn, wanted, request)
+            yield {**self._shown(extraction, token, typed, owner), **turn.telling("Training…")}
+        table = labelled(extraction.table, typed)
+        if has_labels(typed):
+            yield {self.map: map_of(extraction, token, table)}
+        trained = yield from self._training(turn, extraction, table, given)
+        report = trained.report
+        assert report is not None
+        learnt = Learnt(trained, extraction.request.model, extraction.stem)
+        kept = self._learnt.keep(learnt, owner)
+        downloads = keep_probe(self.frame.results, learnt, owner)
+        right = f"{report.accuracy:.1%} of {report.pictures} test pictures told right"
+        yield {
+            self.probe: probe_of(trained, extraction, float(given[self.share]), kept, downloads),
+            self.status: status_line("done", f"Done: {right}; always the commonest class: {report.majority:.1%}."),
+        }
+
     def _training(
-        self, extraction: Extraction, table: FeatureTable, given: Given, request: gr.Request
+        self, turn: Turn, extraction: Extraction, table: FeatureTable, given: Given
     ) -> Generator[Update, None, TrainedProbe]:
-        model = self.frame.pool.load(extraction.request.model, slow=True)
+        pool, name = self.frame.pool, extraction.request.model
         kind, share = str(given[self.kind]), given[self.share]
-        trained = yield from self.frame.work.follow(
-            lambda task: train(model, table, kind, share, cancel=task.cancelled),
-            self._telling,
-            owner=owner_of(request),
-            slow=True,
+        trained = yield from turn.follow(
+            lambda task: train(pool.load(name, slow=True), table, kind, share, cancel=task.cancelled), slow=True
         )
         return trained
-
-    def _taken(self, token: Any, wanted: Request) -> Extraction | None:
-        """The extraction on show, if it is of what is wanted."""
-        try:
-            extraction = self._extractions.find(str(token))
-        except Exception:
-            return None
-        return extraction if extraction.request == wanted else None
 
     def _wanted(self, given: Given) -> Request:
         files = tuple(str(uploaded(path)) for path in given[self.files] or ())
@@ -264,9 +253,6 @@ class FeaturesTab(Tab):
 
     def _nothing(self) -> Update:
         return {self.summary: None, self.map: None, self.token: ""}
-
-    def _telling(self, text: str) -> Update:
-        return {self.status: status_line("running", text)}
 
 
 def _layer_options(layers: list[LayerInfo]) -> list[Option]:
