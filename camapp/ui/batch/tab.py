@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import gradio as gr
 
@@ -26,9 +26,12 @@ from camapp.ui.environment import new_result_folder
 from camapp.ui.frame.calls import CalledModel
 from camapp.ui.frame.classes import TOP_PREDICTION, chosen_class, is_top
 from camapp.ui.frame.events import PRIVATE, QUIET
-from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, worded
+from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, told
 from camapp.ui.frame.selection import Update
 from camapp.ui.frame.tab import Frame, Tab
+
+# The values of the controls, by component.
+Given: TypeAlias = dict[Any, Any]
 
 READY = "Ready. Add up to 50 pictures, or one .zip of them."
 
@@ -90,13 +93,13 @@ class BatchTab(Tab):
     def connect(self) -> None:
         """List files as they are given, run them, stop, and open one in Explain."""
         selection, shown = self.frame.selection, [self.view, self.status]
-        given = [self.files, self.table, self.column]
+        given: set[Any] = {self.files, self.table, self.column}  # Gradio hands a set over as one dictionary
         self.files.change(self.list_files, given, shown, trigger_mode="always_last", **PRIVATE)
         tabled = self.table.change(self.read_table, [self.table], [self.column, self.status], **PRIVATE)
         tabled.success(self.list_files, given, shown, **PRIVATE)
         self.column.input(self.list_files, given, shown, **PRIVATE)
-        chosen = [selection.model, selection.layers, selection.method, selection.target]
-        self.run.click(self.run_batch, [*given, self.outputs, *chosen], shown, **PRIVATE)
+        chosen = {selection.model, selection.layers, selection.method, selection.target}
+        self.run.click(self.run_batch, {*given, self.outputs, *chosen}, shown, **PRIVATE)
         self.status.stop(self.stop, None, None, **QUIET)
         opened = [selection.picture, selection.target, self.frame.navigation]
         self.opened = self.view.open(self.open_in_explain, [selection.model], opened, **PRIVATE)
@@ -105,22 +108,21 @@ class BatchTab(Tab):
         """Opening a picture in Explain."""
         return [self.opened]
 
-    def list_files(
-        self, files: list[NamedFile], table: list[NamedFile], column: str | None, request: gr.Request
-    ) -> Update:
+    def list_files(self, given: Given, request: gr.Request) -> Update:
         """Show what was given, or at once what is wrong with it; not while a batch runs, whose rows are on show."""
         if self.runs.is_running(owner_of(request)):
             return {self.status: gr.skip()}
-        if not files:
+        if not given[self.files]:
             return {self.view: None, self.status: status_line("ready", READY)}
-        choices = BatchChoices(files, "", table=table[0] if table else None, column=column)
+        table = given[self.table]
+        choices = BatchChoices(given[self.files], "", table=table[0] if table else None, column=given[self.column])
         try:
-            given = choices.given()
-            notes = table_notes(choices.classes(given))
+            pictures = choices.given()
+            notes = table_notes(choices.classes(pictures))
         except CamappError as error:
             return {self.view: {"error": str(error)}, self.status: status_line("error", str(error))}
-        ready = status_line("ready", f"{len(given.items):,} to do. Press “Explain all”.")
-        return {self.view: view_of(waiting_rows(given), "given", notes=notes), self.status: ready}
+        ready = status_line("ready", f"{len(pictures.items):,} to do. Press “Explain all”.")
+        return {self.view: view_of(waiting_rows(pictures), "given", notes=notes), self.status: ready}
 
     def read_table(self, table: list[NamedFile]) -> Update:
         """Offer the columns of a table that may hold classes."""
@@ -130,44 +132,10 @@ class BatchTab(Tab):
             columns = ClassTable.read(table[0].path.read_bytes(), table[0].name).class_columns
         return {self.column: gr.Dropdown(choices=list(columns), value=columns[0], visible=True)}
 
-    def run_batch(
-        self,
-        files: list[NamedFile],
-        table: list[NamedFile],
-        column: str | None,
-        outputs: list[str],
-        model: str,
-        layers: list[str],
-        method: list[str],
-        target: int | str,
-        request: gr.Request,
-    ) -> Iterator[Update]:
+    def run_batch(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Explain all files, showing each as it is done."""
-        choices = BatchChoices(
-            files, model, layers, method[0] if method else "", target, table[0] if table else None, column, outputs
-        )
-        owner = owner_of(request)
-        run: Run | None = None
-        try:
-            given = choices.given()
-            classes = choices.classes(given)
-            choices.checked_outputs()
-            run = self.runs.begin(choices, given, classes, owner)
-            shown = _Shown(self, run, waiting_rows(given))
-            yield shown.update("Loading the model…")
-            explained_by = yield from self.frame.work.follow(
-                lambda task: choices.explainer(self.frame.pool, classes), shown.update, owner=owner, slow=True
-            )
-            shown.describe(*explained_by)
-            yield from work_through(run, explained_by, self.frame.work, shown.at_work, shown.finished)
-        except Exception as error:
-            message, told = worded(error)
-            yield {self.view: {"error": message}, self.status: status_line("error", message)}
-            raise told from error
-        finally:
-            if run is not None:
-                run.running = False
-        yield shown.over()
+        steps = self._worked_through(self._choices(given), owner_of(request))
+        yield from told(self.status, steps, lambda message: {self.view: {"error": message}})
 
     def stop(self, request: gr.Request) -> None:
         """Stop this window's batch; what is done of it stays, and goes into the archive."""
@@ -190,12 +158,44 @@ class BatchTab(Tab):
         selection = self.frame.selection
         return {selection.picture: str(path), selection.target: chosen_class(target), self.frame.navigation: "explain"}
 
+    def _choices(self, given: Given) -> BatchChoices:
+        selection = self.frame.selection
+        method, table = given[selection.method], given[self.table]
+        return BatchChoices(
+            given[self.files],
+            given[selection.model],
+            given[selection.layers],
+            method[0] if method else "",
+            given[selection.target],
+            table[0] if table else None,
+            given[self.column],
+            given[self.outputs],
+        )
+
+    def _worked_through(self, choices: BatchChoices, owner: str) -> Iterator[Update]:
+        """The way through a batch."""
+        given = choices.given()
+        classes = choices.classes(given)
+        choices.checked_outputs()
+        run = self.runs.begin(choices, given, classes, owner)
+        try:
+            shown = _Shown(self, run, waiting_rows(given))
+            yield shown.update("Loading the model…")
+            explained_by = yield from self.frame.work.follow(
+                lambda task: choices.explainer(self.frame.pool, classes), shown.update, owner=owner, slow=True
+            )
+            shown.describe(*explained_by)
+            yield from work_through(run, explained_by, self.frame.work, shown.at_work, shown.finished)
+        finally:
+            run.running = False
+        yield shown.over()
+
     def _target_of(self, run: Run, name: str, model: str) -> int:
         """The class that a picture was explained for, where it is one of the model chosen now."""
         wanted = run.classes.classes.get(name) if run.classes else run.choices.target
         if model != run.choices.model or wanted is None or is_top(wanted):
             return TOP_PREDICTION
-        return self.frame.pool.load(model).class_index(wanted)
+        return self.frame.pool.class_index(model, wanted)
 
 
 class _Shown:
