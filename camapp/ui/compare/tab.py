@@ -228,7 +228,7 @@ class CompareTab(Tab):
         compared = yield from turn.follow(
             lambda task: compare_choices(self.frame.pool, choices, task), slow=choices.slow
         )
-        token = keep_comparison(self.frame.results, compared.comparison)
+        token = keep_comparison(self.frame.results, compared.comparison, turn.owner)
         recipes = {**copies_of(compared), "address": address_of(compared, DEFAULT_METHODS)}
         view = grid_of(compared.comparison, compared.columns, token, FILES, recipes)
         yield {self.grid: view, self.status: status_line("done", _done(compared))}

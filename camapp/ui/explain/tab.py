@@ -11,16 +11,17 @@ import gradio as gr
 from camapp.errors import UsageError
 from camapp.faithfulness import check_faithfulness
 from camapp.ui.explain.check import check_of, check_view
-from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, RIVALS, Choices, explain_choices
+from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT, RIVALS, Choices, Explained, explain_choices
 from camapp.ui.explain.downloads import keep_explanation
 from camapp.ui.explain.summary import done_text, summary, summary_of
 from camapp.ui.explain.viewer import view_of, viewer
 from camapp.ui.frame.classes import TOP_PREDICTION, chosen_class, class_picker, class_value
 from camapp.ui.frame.events import LATEST, PRIVATE, QUIET, trigger_of
-from camapp.ui.frame.messages import STOPPED, in_words, owner_of, sent, status_bar, status_line
+from camapp.ui.frame.kept import Kept
+from camapp.ui.frame.messages import STOPPED, in_words, sent, status_bar, status_line
 from camapp.ui.frame.samples import sample_path
 from camapp.ui.frame.selection import Update
-from camapp.ui.frame.tab import STALE, Tab
+from camapp.ui.frame.tab import STALE, Frame, Tab
 from camapp.ui.frame.topic import End, Topic, Turn
 
 _CHECK_SECONDS = 120.0
@@ -35,6 +36,11 @@ class ExplainTab(Tab):
     name = "explain"
     title = "Explain"
     keeps_up = True
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame)
+        # what each visitor has on show, for its check
+        self._shown: Kept[Explained] = Kept("", size_of=lambda one: one.explanation.picture.rgb.nbytes)
 
     def draw_controls(self) -> None:
         """What only this tab asks: a class to compare with, how the picture is fitted, which evidence is shown."""
@@ -173,15 +179,18 @@ class ExplainTab(Tab):
         """Delete and insert what the map marks, beside random maps."""
         choices = self._choices(given)
 
-        def run(task: Any) -> Any:
-            explained = explain_choices(self.frame.pool, choices, task)
-            slow = self.frame.pool.load(choices.model, slow=True)
-            return check_faithfulness(
-                slow, explained.explanation, progress=task.progress, cancel=task.cancelled, deadline=_CHECK_SECONDS
-            )
-
         def steps(turn: Turn) -> Generator[Update, None, None]:
             yield turn.telling("Checking…")
+            shown = self._shown.get(turn.owner)
+
+            def run(task: Any) -> Any:
+                same = shown is not None and shown.choices == choices
+                explained = shown if shown and same else explain_choices(self.frame.pool, choices, task)
+                slow = self.frame.pool.load(choices.model, slow=True)
+                return check_faithfulness(
+                    slow, explained.explanation, progress=task.progress, cancel=task.cancelled, deadline=_CHECK_SECONDS
+                )
+
             found = yield from turn.follow(run, slow=True)
             yield {self.check: check_of(found), self.status: status_line("done", f"Checked. {found.verdict}")}
 
@@ -207,7 +216,6 @@ class ExplainTab(Tab):
 
     def _explained(self, choices: Choices, request: gr.Request, also: Update | None = None) -> Iterator[Update]:
         """What the page shows on the way to a result; on an error the old result goes, and a message comes."""
-        owner = owner_of(request)
 
         def steps(turn: Turn) -> Generator[Update, None, None]:
             yield {**(also or {}), self.check: None, **turn.telling("Explaining…")}
@@ -215,7 +223,8 @@ class ExplainTab(Tab):
             explained = yield from turn.follow(
                 lambda task: explain_choices(self.frame.pool, choices, task), slow=choices.slow
             )
-            token = keep_explanation(self.frame.results, explained.explanation, owner)
+            token = keep_explanation(self.frame.results, explained.explanation, turn.owner)
+            self._shown.keep(explained, turn.owner, token=turn.owner)
             view, facts = view_of(explained.explanation, token), summary_of(explained, token)
             done = status_line("done", done_text(explained))
             yield {self.viewer: view, self.summary: facts, self.check: {"ready": facts["checkable"]}, self.status: done}

@@ -12,6 +12,7 @@ from camapp.errors import CamappError
 from camapp.features.probe.fitting import KINDS
 from camapp.features.table import FeatureTable
 from camapp.transfer import TrainedProbe
+from camapp.ui.environment import kept_text
 from camapp.ui.features.downloads import keep_features, keep_probe
 from camapp.ui.features.extracting import (
     ALIASES,
@@ -58,10 +59,11 @@ class FeaturesTab(Tab):
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
         self._extractions: Kept[Extraction] = Kept(
-            "These features are kept for an hour, and are gone. Extract them again.", size_of=lambda one: one.bytes
+            f"These features were kept for {kept_text()}, and are gone. Extract them again.",
+            size_of=lambda one: one.bytes,
         )
         self._learnt: Kept[Learnt] = Kept(
-            "This classifier is kept for an hour, and is gone. Train it again.", size_of=lambda one: one.bytes
+            f"This classifier was kept for {kept_text()}, and is gone. Train it again.", size_of=lambda one: one.bytes
         )
 
     def draw_controls(self) -> None:

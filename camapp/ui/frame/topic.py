@@ -39,7 +39,7 @@ class Turn:
 
     def __init__(self, work: Scheduler, owner: str, status: gr.HTML) -> None:
         self._work = work
-        self._owner = owner
+        self.owner = owner
         self._status = status
         # its own, so that a late step of a turn that is over takes no task's place
         self._topic = f"turn {next(_numbers)}"
@@ -58,7 +58,7 @@ class Turn:
             Exception: what the job raises.
         """
         self.check()
-        result = yield from self._work.follow(job, self.telling, owner=self._owner, slow=slow, topic=self._topic)
+        result = yield from self._work.follow(job, self.telling, owner=self.owner, slow=slow, topic=self._topic)
         self.check()
         return result
 
@@ -74,7 +74,7 @@ class Turn:
     def end(self, why: End) -> None:
         """End it, and what the queue does for it."""
         self.ended = self.ended or why
-        self._work.replace(self._owner, self._topic, stopped=why is End.STOPPED)
+        self._work.replace(self.owner, self._topic, stopped=why is End.STOPPED)
 
 
 class Topic:

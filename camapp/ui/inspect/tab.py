@@ -161,7 +161,7 @@ class InspectTab(Tab):
             return
         yield turn.telling("Taking the channels…")
         maps = yield from turn.follow(lambda task: self._looks.channels(choices))
-        yield {self.channels: self._channels(maps, choices)}
+        yield {self.channels: self._channels(maps, choices, turn.owner)}
         came.append(self.channels)
         yield turn.telling("Measuring gradients over depth…")
         yield {self.depth: (yield from self._depth(turn, choices))}
@@ -185,8 +185,8 @@ class InspectTab(Tab):
         chosen = self._looks.layer(choices)
         return tree_of(costs, layers, card.title, chosen, f"{choices.model} {chosen}")
 
-    def _channels(self, maps: ChannelMaps, choices: Choices) -> View:
-        token = keep_channels(self.frame.results, maps, choices)
+    def _channels(self, maps: ChannelMaps, choices: Choices, owner: str) -> View:
+        token = keep_channels(self.frame.results, maps, choices, owner)
         target = choices.target_of(self.frame.pool.load(choices.model))
         copies = copies_of_channels(maps, choices, target)
         layers = self.frame.pool.layers(choices.model)
@@ -197,7 +197,7 @@ class InspectTab(Tab):
     def _depth(self, turn: Turn, choices: Choices) -> Generator[Update, None, View]:
         slow = not self._looks.knows_inspection(choices)
         inspection = yield from turn.follow(lambda task: self._looks.inspection(choices, task), slow=slow)
-        token = keep_inspection(self.frame.results, inspection)
+        token = keep_inspection(self.frame.results, inspection, turn.owner)
         maps = [layer.name for layer in self.frame.pool.layers(choices.model)]
         target = choices.target_of(self.frame.pool.load(choices.model))
         return {**depth_of(inspection, maps, token), "copies": copies_of_inspection(inspection, target)}
