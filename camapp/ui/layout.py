@@ -91,7 +91,7 @@ def connect_tabs(page: gr.Blocks, frame: Frame, tabs: list[Tab]) -> None:
             None,
             None,
             others,
-            js=f"() => Array({len(others)}).fill({{stale: true}})",
+            js=f"() => (window.camapp.select(), Array({len(others)}).fill({{stale: true}}))",
             **PRIVATE,
         )
 

@@ -12,6 +12,7 @@ for (const name of props.choices) knobs.colors.add(new Option(name, name));
 const invitation = { title: part("empty-title").textContent, text: part("empty-text").textContent };
 const copies = make("div", { class: "grid-copies" });
 part("downloads").after(copies);
+const outdated = window.camapp.whenOpen("compare", () => trigger("wanted"));
 let view = null; // the value on show, with its pixels and the elements of its cells
 let cross = { x: 0, y: 0 };
 
@@ -23,7 +24,7 @@ async function show() {
     part("empty-title").textContent = value?.error ? "No comparison" : invitation.title;
     part("empty-text").textContent = value?.error ?? invitation.text;
     delete root.dataset.token;
-    askWhereStale();
+    if (value?.stale) outdated();
     return;
   }
   const [width, height] = value.size;
@@ -44,10 +45,6 @@ async function show() {
   const first = value.cells.find((cell) => cell.peak);
   moveTo(...(first?.peak ?? [width >> 1, height >> 1]));
   root.dataset.token = value.token; // last: what is on show is this result
-}
-
-function askWhereStale() {
-  if (props.value?.stale && window.camapp.isOpen("compare")) trigger("wanted");
 }
 
 function drawTitle() {
@@ -179,6 +176,6 @@ maps.addEventListener("keydown", (event) => {
 });
 for (const knob of Object.values(knobs)) knob.addEventListener("input", onceAFrame(paint));
 
-window.camapp.onOpened("compare", askWhereStale);
+window.camapp.onSelected(outdated);
 watch("value", show);
 show();

@@ -8,6 +8,7 @@ const colors = window.camapp.addColormaps(props.colormaps).viridis;
 const invitation = part("empty").textContent;
 const copies = make("div");
 part("notes").after(copies);
+const outdated = window.camapp.whenOpen("compare", () => trigger("wanted"));
 let view = null; // the value on show, with pixels, cosines and canvases
 let point = null; // {of, row, column}: the patch that all others are compared with
 let held = false; // whether a click holds it while the mouse goes on
@@ -19,7 +20,7 @@ async function show() {
     root.dataset.state = value?.error ? "error" : "empty";
     part("empty").textContent = value?.error ?? invitation;
     delete root.dataset.token;
-    askWhereStale();
+    if (value?.stale) outdated();
     return;
   }
   const pixels = await Promise.all(value.pictures.map(({ picture, size }) => pixelsOf(picture, ...size)));
@@ -37,10 +38,6 @@ async function show() {
   held = false;
   choose(0, ...value.start);
   root.dataset.token = value.token; // last: what is on show is this result
-}
-
-function askWhereStale() {
-  if (props.value?.stale && window.camapp.isOpen("compare")) trigger("wanted");
 }
 
 function canvasOf({ name, size }, of) {
@@ -167,6 +164,6 @@ function keyed(event, of) {
 }
 
 part("opacity").addEventListener("input", redraw);
-window.camapp.onOpened("compare", askWhereStale);
+window.camapp.onSelected(outdated);
 watch("value", show);
 show();

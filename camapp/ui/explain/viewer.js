@@ -1,5 +1,5 @@
 // Runs as the body of a function of Gradio's: `element` is the component, `props.value` what view_of() made, and
-// watch() tells of a new value. Nothing here asks the server for anything.
+// watch() tells of a new value. The server is asked only where the map on show belongs to another selection.
 
 const { make, pixelsOf, levelsOf, pixelUnder, arrowStep, opacities, blend, outlineSeen, drawRamp, onceAFrame } = window.camapp;
 const part = (name) => element.querySelector(`.viewer-${name}`);
@@ -14,6 +14,7 @@ for (const name of props.choices) {
 }
 
 const invitation = { title: part("empty-title").textContent, text: part("empty-text").textContent };
+const outdated = window.camapp.whenOpen("explain", () => props.value?.stale && trigger("wanted"));
 let view = null; // the value on show, with its pixels
 let cross = { x: 0, y: 0 };
 
@@ -27,7 +28,7 @@ async function show() {
     canvas.setAttribute("aria-label", "No heatmap yet");
     canvas.width = canvas.height = 1;
     delete root.dataset.token;
-    if (value?.stale) askAgain();
+    if (value?.stale) outdated();
     return;
   }
   const [width, height] = value.size;
@@ -42,11 +43,6 @@ async function show() {
   drawModes();
   showMap(value.maps.length - 1); // of two classes, what sets them apart
   root.dataset.token = value.token; // last: what is on show is this result
-}
-
-// Gradio 6.31 sets the values of one answer one after the other: the model may come after this one.
-function askAgain() {
-  setTimeout(() => props.value?.stale && window.camapp.isOpen("explain") && trigger("wanted"), 60);
 }
 
 // Buttons for class A, class B and their difference, where there are two.
@@ -177,7 +173,6 @@ if (props.choices.includes(asked.get("colors"))) knobs.colors.value = asked.get(
 for (const [name, knob] of Object.entries(knobs)) {
   if (name !== "split") knob.addEventListener("change", () => window.camapp.address({ [name]: knob.value }));
 }
-window.camapp.onOpened("explain", askAgain);
 
 part("large").addEventListener("click", () => {
   if (document.fullscreenElement) document.exitFullscreen();

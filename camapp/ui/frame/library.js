@@ -1,7 +1,9 @@
 // What the scripts of the views share, as window.camapp; loaded before any of them.
 
 window.camapp = (() => {
+  const SETTLED = 60; // milliseconds: Gradio 6.31 sets the values of one answer one after the other
   const opened = {}; // callbacks by tab
+  const selected = []; // callbacks
   const colormaps = {};
 
   const make = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
@@ -22,6 +24,29 @@ window.camapp = (() => {
   function onOpened(tab, callback) {
     (opened[tab] ??= []).push(callback);
   }
+
+  // Asks, as soon as a tab is open and nothing changes for a moment, each time that what this returns was called.
+  function whenOpen(tab, ask) {
+    let [due, timer] = [false, null];
+    const look = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        if (!due || !isOpen(tab)) return;
+        due = false;
+        ask();
+      }, SETTLED);
+    };
+    onOpened(tab, look);
+    return () => {
+      due = true;
+      look();
+    };
+  }
+
+  // The selection changed. Told by calls: as a view's value it is lost where that is the same as before, or where a late
+  // answer to an older question comes over it.
+  const onSelected = (callback) => selected.push(callback);
+  const select = () => selected.forEach((callback) => callback());
 
   async function pixelsOf(url, width, height) {
     const image = new Image();
@@ -174,7 +199,7 @@ window.camapp = (() => {
   }
 
   return {
-    ...{ make, svg, copyBar, isOpen, open, onOpened },
+    ...{ make, svg, copyBar, isOpen, open, whenOpen, onSelected, select },
     ...{ bytesOf, pixelsOf, levelsOf, addColormaps, sheetOf, face },
     ...{ onceAFrame, pixelUnder, arrowStep, opacities, blend, outlineSeen, drawRamp },
   };

@@ -7,6 +7,7 @@ const part = (name) => root.querySelector(`.channels-${name}`);
 const [tiles, canvas, opacity] = [part("tiles"), part("canvas"), part("opacity").querySelector("input")];
 const invitation = [part("empty-title").textContent, part("empty-text").textContent];
 const isOpen = () => window.camapp.isOpen("inspect");
+const outdated = window.camapp.whenOpen("inspect", () => trigger("wanted"));
 
 let view = null; // the value on show, with its pixels
 let at = 0; // which tile is chosen
@@ -16,7 +17,7 @@ async function show() {
   if (!value || !value.tiles) {
     if (value?.stale && view) root.setAttribute("aria-busy", "true"); // the old ones stay until the next are there
     else invite(value);
-    if ((!value || value.stale) && isOpen()) trigger("wanted");
+    if (!value || value.stale) outdated();
     return;
   }
   const [width, height] = value.size;
@@ -211,6 +212,6 @@ tiles.addEventListener("keydown", (event) => {
 });
 opacity.addEventListener("input", () => view && choose(at));
 
-window.camapp.onOpened("inspect", () => (!props.value || props.value.stale) && trigger("wanted"));
+window.camapp.onSelected(outdated);
 watch("value", show);
 show();

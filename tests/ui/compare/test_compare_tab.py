@@ -193,6 +193,17 @@ def test_a_slow_comparison_does_not_come_over_the_quick_one_asked_for_after_it(c
     expect(comparer.page.locator(".grid-cell")).to_have_count(4)
 
 
+@pytest.mark.parametrize("pause", [0, 100, 250])
+def test_what_is_chosen_while_a_comparison_runs_is_compared_too(comparer: Comparer, pause: int) -> None:
+    comparer.sample("chelsea")
+    comparer.page.locator("#layers .picker-button").click()
+    for layer in (FINER, "blocks.5.0.bn1"):
+        comparer.page.locator(f"#layers input[value='{layer}']").click()
+        comparer.page.wait_for_timeout(pause)
+    expect(comparer.page.locator(".grid-cell")).to_have_count(12)
+    expect(comparer.page.locator("#compare-status")).to_contain_text("Done: 12 maps")
+
+
 def test_on_a_dark_phone_nothing_is_wider_than_the_screen(open_page: Any) -> None:
     comparer = Comparer(open_page("?__theme=dark", viewport={"width": 390, "height": 844}, has_touch=True))
     comparer.sample("chelsea")
