@@ -19,6 +19,9 @@ from camapp.explanation import Explanation
 
 STEPS, RANDOM_MAPS = 20, 5
 
+# A class whose probability never comes to this is not seen at all: its curves are noise.
+LEAST = 0.01
+
 
 @dataclass(frozen=True)
 class Faithfulness:
@@ -63,6 +66,11 @@ class Faithfulness:
     @property
     def verdict(self) -> str:
         """What the curves say, in one sentence; better than chance is better than each of the random maps."""
+        if max(*self.insertion, *self.deletion) < LEAST:
+            return (
+                f"Nothing to judge: the model never gives {self.label} {LEAST:.0%}, whatever is shown. Explain a class "
+                "that it sees."
+            )
         inserts = self.insertion_auc > max(map(self._area, self.random_insertion))
         deletes = self.deletion_auc < min(map(self._area, self.random_deletion))
         if inserts and deletes:

@@ -123,3 +123,9 @@ def test_what_cannot_be_checked_is_refused(model: LoadedModel, explanation: Expl
         check_faithfulness(model, explanation, 1)
     with pytest.raises(UsageError, match="steps = 0"):
         check_faithfulness(model, explanation, steps=0)
+
+
+def test_of_a_class_that_the_model_never_sees_nothing_is_judged() -> None:
+    flat: Any = lambda value: (value, value)  # noqa: E731
+    found = Faithfulness("cat", (0.0, 1.0), flat(0.002), flat(0.0005), (flat(0.001),), (flat(0.001),))
+    assert found.verdict.startswith("Nothing to judge: the model never gives cat 1%")

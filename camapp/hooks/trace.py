@@ -99,7 +99,7 @@ class _Recorder:
 def _span(tensor: torch.Tensor | None) -> tuple[float, float] | None:
     if tensor is None or not tensor.is_floating_point() or not tensor.numel():
         return None
-    lowest, highest = tensor.aminmax()
+    lowest, highest = tensor.detach().aminmax()
     return float(lowest), float(highest)
 
 

@@ -24,7 +24,7 @@ from camapp.ui.batch.view import Row, batch_view, finished_row, table_notes, vie
 from camapp.ui.batch.working import Finished, work_through
 from camapp.ui.environment import new_result_folder
 from camapp.ui.frame.calls import CalledModel
-from camapp.ui.frame.classes import TOP_PREDICTION, chosen_class, is_top
+from camapp.ui.frame.classes import TOP_PREDICTION, is_top
 from camapp.ui.frame.events import PRIVATE, QUIET
 from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line, told
 from camapp.ui.frame.selection import Update
@@ -101,7 +101,7 @@ class BatchTab(Tab):
         chosen = {selection.model, selection.layers, selection.method, selection.target}
         self.run.click(self.run_batch, {*given, self.outputs, *chosen}, shown, **PRIVATE)
         self.status.stop(self.stop, None, None, **QUIET)
-        opened = [selection.picture, selection.target, self.frame.navigation]
+        opened = [selection.picture, selection.target, *selection.other_classes, self.frame.navigation]
         self.opened = self.view.open(self.open_in_explain, [selection.model], opened, **PRIVATE)
 
     def hands_over(self) -> list[Any]:
@@ -156,7 +156,7 @@ class BatchTab(Tab):
             path.write_bytes(content)
             target = self._target_of(run, item.name, model)
         selection = self.frame.selection
-        return {selection.picture: str(path), selection.target: chosen_class(target), self.frame.navigation: "explain"}
+        return {selection.picture: str(path), **selection.retargeted(target), self.frame.navigation: "explain"}
 
     def _choices(self, given: Given) -> BatchChoices:
         selection = self.frame.selection

@@ -64,7 +64,7 @@ def grid_of(
         ],
         "tables": _tables(comparison, letters),
         "words": agreement(comparison, letters),
-        "notes": list(comparison.notes),
+        "notes": [*comparison.notes, *_cautions(comparison)],
     }
 
 
@@ -91,6 +91,12 @@ def agreement(comparison: Comparison, letters: Sequence[str]) -> str:
 def signed(value: float) -> str:
     """A number to two places, with a minus sign and no negative zero."""
     return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+
+def _cautions(comparison: Comparison) -> list[str]:
+    """What to keep in mind about all of the maps."""
+    told = [cell.explanation.cautions for cell in comparison.cells if cell.explanation]
+    return [one for one in (told[0] if told else ()) if all(one in others for others in told)]
 
 
 def _letters(comparison: Comparison) -> list[str]:

@@ -17,8 +17,9 @@ from camapp.ui.compare.grid import grid_of, grid_view
 from camapp.ui.compare.patches import patches_of, patches_view
 from camapp.ui.compare.recipes import address_of, copies_of, patches_python
 from camapp.ui.frame.choices import check_layer
+from camapp.ui.frame.classes import usual_class
 from camapp.ui.frame.events import LATEST, PRIVATE, QUIET, trigger_of
-from camapp.ui.frame.messages import in_words, owner_of, sent, status_bar, status_line
+from camapp.ui.frame.messages import STOPPED, in_words, owner_of, sent, status_bar, status_line
 from camapp.ui.frame.picker import Option, picker, picker_value
 from camapp.ui.frame.samples import sample_path, sample_strip
 from camapp.ui.frame.selection import MOST_LAYERS, Update, layer_options, method_options
@@ -121,10 +122,13 @@ class CompareTab(Tab):
             patches,
             **LATEST,
         )
-        picked = self.second_samples.pick(self.pick_sample, None, [self.second, self.patch_status], **PRIVATE)
+        picked = self.second_samples.pick(self.pick_sample, None, [self.second, self.patch_status], **LATEST)
         picked.success(self.match_patches, chosen, patches, **LATEST)
         self.used = self.grid.choose(
-            self.use, chosen, [selection.method, selection.layers, self.frame.navigation, self.status], **PRIVATE
+            self.use,
+            chosen,
+            [selection.method, selection.layers, *selection.other_classes, self.frame.navigation, self.status],
+            **PRIVATE,
         )
         selection.model.change(self.offer, [selection.model, self.methods], [self.methods, self.patch_layer], **PRIVATE)
         self.status.stop(self._comparing.stop, None, None, **QUIET)
@@ -137,7 +141,9 @@ class CompareTab(Tab):
 
     def compare_now(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Compare what is chosen, on the picture."""
-        yield from self._comparing.answer(request, lambda turn: self._compared(turn, given), self._failed)
+        yield from self._comparing.answer(
+            request, lambda turn: self._compared(turn, given), self._failed, self._failed(STOPPED)
+        )
 
     def compare_once_settled(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Compare by itself; where the model was changed, its layers and classes come a moment later, and ask again."""
@@ -153,11 +159,13 @@ class CompareTab(Tab):
             else:
                 yield turn.telling("Loading the model…")
 
-        yield from self._comparing.answer(request, steps, self._failed)
+        yield from self._comparing.answer(request, steps, self._failed, self._failed(STOPPED))
 
     def compare_if_quick(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Compare without having been asked by the button, unless one of the methods takes long."""
-        yield from self._comparing.answer(request, lambda turn: self._compared_if_quick(turn, given), self._failed)
+        yield from self._comparing.answer(
+            request, lambda turn: self._compared_if_quick(turn, given), self._failed, self._failed(STOPPED)
+        )
 
     def match_patches(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Find which patches of the picture, or of two, look alike."""
@@ -189,7 +197,8 @@ class CompareTab(Tab):
                 check_layer(layer, pool.layers(model), model)
                 updates[selection.layers] = picker_value(layer_options(pool.layers(model)), [layer], most=MOST_LAYERS)
         told = status_line("ready", f"{method.title} is chosen in Explain.")
-        return {**updates, self.frame.navigation: "explain", self.status: told}
+        alone = {control: usual_class() for control in selection.other_classes}  # this map, and nothing set against it
+        return {**updates, **alone, self.frame.navigation: "explain", self.status: told}
 
     def offer(self, model: str, methods: Sequence[str], request: gr.Request) -> Update:
         """What another model makes of the methods and layers on offer."""
@@ -239,7 +248,7 @@ class CompareTab(Tab):
         if choices.picture is None:
             yield {self.status: status_line("ready", READY)}
         elif choices.slow:
-            yield {self.status: status_line("ready", SLOW)}
+            yield {self.grid: {"error": SLOW}, self.status: status_line("ready", SLOW)}
         else:
             yield from self._compared(turn, given)
 

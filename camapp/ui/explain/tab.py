@@ -47,6 +47,7 @@ class ExplainTab(Tab):
         pool = self.frame.pool
         classes = class_value(pool.default, pool.labels(pool.default))
         self.rival = class_picker("Compare with", classes, RIVALS, elem_id="rival")
+        self.frame.selection.other_classes.append(self.rival)
         with gr.Accordion("More", open=False, elem_id="more"):
             self.fit = gr.Dropdown(
                 [
@@ -124,13 +125,11 @@ class ExplainTab(Tab):
         )
         self.viewer.wanted(self.explain_once_opened, chosen, shown, **LATEST)
         selection.picture.upload(self.explain_new, chosen, [*shown, *targets], **LATEST)
-        picked = selection.samples.pick(self.pick_sample, None, [selection.picture, self.status], **PRIVATE)
+        picked = selection.samples.pick(self.pick_sample, None, [selection.picture, self.status], **LATEST)
         picked.success(self.explain_new, chosen, [*shown, *targets], **LATEST)
         self.summary.explain(self.explain_class, chosen, [*shown, selection.target], **LATEST)
-        switched = [selection.model, selection.layers, selection.method, *targets]
-        selection.model.input(self.explain_with_model, chosen, [*shown, *switched], **LATEST)
+        selection.model.input(self.explain_with_model, chosen, [*shown, *selection.switched], **LATEST)
         self.check.start(self.check_map, chosen, [self.check, self.status], **PRIVATE)
-        selection.model.change(self.offer_rivals, [selection.model], [self.rival], **PRIVATE)
         selection.picture.clear(self.clear, None, shown, **QUIET)
         self.status.stop(self.stop, None, None, **QUIET)
 
@@ -169,11 +168,6 @@ class ExplainTab(Tab):
         yield from self._switching.answer(
             request, lambda turn: self._switched(turn, choices, request, explain=is_open), self._gone
         )
-
-    def offer_rivals(self, model: str) -> Update:
-        """Another model's classes to compare with, whoever chose the model."""
-        with in_words():
-            return {self.rival: class_value(model, self.frame.pool.labels(model))}
 
     def check_map(self, given: Given, request: gr.Request) -> Iterator[Update]:
         """Delete and insert what the map marks, beside random maps."""
@@ -241,7 +235,7 @@ class ExplainTab(Tab):
             yield from self.loaded(choices.model, request, turn.telling)
         turn.check()
         suited = choices.method not in pool.unsuitable(choices.model)
-        updates = self.frame.selection.switched_to(choices.model, choices.method) | self.offer_rivals(choices.model)
+        updates = self.frame.selection.switched_to(choices.model, choices.method)
         if asked.ended is End.STOPPED:
             yield {**updates, **self._gone(STOPPED), self.status: status_line("ready", STOPPED)}
         elif asked.ended is End.NEWER or not explain:  # whatever was asked for meanwhile did not know this model
@@ -255,7 +249,8 @@ class ExplainTab(Tab):
     def _later(self, request: gr.Request) -> Update:
         """The map belongs to another selection by now: it is made anew as soon as the tab is open."""
         self._explaining.drop(request)
-        return {self.viewer: STALE, self.status: status_line("ready")}
+        self._checking.drop(request)
+        return {self.viewer: STALE, self.check: None, self.status: status_line("ready")}
 
     def _choices(self, given: Given, **instead: Any) -> Choices:
         """The values of the controls as choices."""

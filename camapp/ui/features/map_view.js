@@ -20,7 +20,7 @@ const SHAPES = [
   "M-3-5.5h6L6 0 3 5.5h-6L-6 0z", // hexagon
 ];
 const MARGIN = { left: 54, right: 14, top: 12, bottom: 44 };
-const FACE = 30;
+const FACES = { few: 44, many: 30 }; // pixels of the plot
 const FEW = 60; // of so many, faces hide each other little
 
 let view = null; // the value on show
@@ -31,6 +31,7 @@ let alone = null; // the class seen alone
 let sheet = null; // address of the sprite
 let asked = false; // whether somebody said if the pictures are to be shown
 
+const faceSide = () => (view.pictures.length <= FEW / 3 ? FACES.few : FACES.many);
 const labelOf = (row) => (view.labels ? view.labels[row] : "");
 const looksOf = (place) => ({ shape: SHAPES[place % 10], color: COLORS[(place + 3 * Math.floor(place / 10)) % 10] });
 const looks = (row) => {
@@ -161,10 +162,11 @@ function pointOf(row, seen) {
   });
   if (faces.checked) {
     const { columns, rows, side } = view.sprite;
-    const cut = svg("svg", { x: -FACE / 2, y: -FACE / 2, width: FACE, height: FACE, viewBox: `${(row % columns) * side} ${Math.floor(row / columns) * side} ${side} ${side}` });
+    const wide = faceSide();
+    const cut = svg("svg", { x: -wide / 2, y: -wide / 2, width: wide, height: wide, viewBox: `${(row % columns) * side} ${Math.floor(row / columns) * side} ${side} ${side}` });
     cut.append(svg("image", { href: sheet, width: columns * side, height: rows * side }));
-    node.append(cut, svg("rect", { x: -FACE / 2, y: -FACE / 2, width: FACE, height: FACE, fill: "none", stroke: color, "stroke-width": 2 }));
-    if (view.labels) node.append(svg("path", { d: shape, fill: color, class: "map-mark", transform: `translate(${FACE / 2 - 1} ${1 - FACE / 2})` }));
+    node.append(cut, svg("rect", { x: -wide / 2, y: -wide / 2, width: wide, height: wide, fill: "none", stroke: color, "stroke-width": 2 }));
+    if (view.labels) node.append(svg("path", { d: shape, fill: color, class: "map-mark", transform: `translate(${wide / 2 - 1} ${1 - wide / 2})` }));
   } else {
     node.append(svg("path", { d: shape, fill: color, class: "map-mark" }));
   }
@@ -184,7 +186,7 @@ function mark() {
   node.setAttribute("aria-selected", "true");
   node.parentNode.append(node);
   plot.setAttribute("aria-activedescendant", node.id);
-  plot.append(svg("circle", { class: "map-ring", cx: x, cy: y, r: faces.checked ? FACE * 0.8 : 10 }));
+  plot.append(svg("circle", { class: "map-ring", cx: x, cy: y, r: faces.checked ? faceSide() * 0.8 : 10 }));
 }
 
 function choose(row) {

@@ -134,7 +134,7 @@ class FeaturesTab(Tab):
         self.run.click(self.extract, wanted, [*shown, self.probe], **LATEST)
         learnt = {*wanted, self.token, self.kind, self.share}
         self.learn.click(self.train, learnt, [*shown, self.probe], **LATEST)
-        targets = [*selection.chosen[1:], self.frame.navigation, self.status]
+        targets = [*selection.switched, self.frame.navigation, self.status]
         self.opened = self.probe.explain(self.open_in_explain, None, targets, **PRIVATE)
         selection.model.change(self.offer_layers, [selection.model], [self.layers], **PRIVATE)
         self.files.clear(self.clear, None, [*shown, self.probe], **QUIET)

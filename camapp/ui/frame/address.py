@@ -9,7 +9,7 @@ import gradio as gr
 
 from camapp.errors import CamappError, UsageError, did_you_mean
 from camapp.ui.frame.choices import MOST_LAYERS, check_layer
-from camapp.ui.frame.classes import class_value
+from camapp.ui.frame.classes import class_value, is_top
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.picker import picker_value
 from camapp.ui.frame.samples import sample_path
@@ -71,6 +71,8 @@ def _method(asked: Mapping[str, str], model: str, pool: ModelPool, selection: Se
 
 def _target(asked: Mapping[str, str], model: str, pool: ModelPool, selection: Selection) -> Update:
     if "class" not in asked:
+        return {}
+    if is_top(asked["class"]):
         return {}
     chosen = pool.load(model).class_index(asked["class"])
     return {selection.target: class_value(model, pool.labels(model), chosen)}

@@ -1,5 +1,5 @@
 // Runs as the body of a function of Gradio's: `props.value` is {chosen}; from the server also {model, classes}, which
-// are taken out of it at once. Everything is written as text.
+// are taken out of it at once, or {usual}. Everything is written as text.
 
 const { make } = window.camapp;
 const MOST_SHOWN = 100;
@@ -28,6 +28,7 @@ function take() {
     options = [...specials, ...classes.map((text, number) => ({ text, number }))];
     props.value = { chosen: chosen ?? (known ? Number(element.dataset.chosen) : specials[0].number) };
   }
+  if (props.value.usual) props.value = { chosen: specials[0].number };
   element.dataset.chosen = props.value.chosen;
   input.value = textOf(props.value.chosen);
 }

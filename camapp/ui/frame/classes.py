@@ -76,6 +76,11 @@ def chosen_class(chosen: int | str) -> dict[str, Any]:
     return {"chosen": chosen}
 
 
+def usual_class() -> dict[str, Any]:
+    """The usual choice of a class picker, the first of its special ones, as its value."""
+    return {"usual": True}
+
+
 with own_component():
 
     class ClassPicker(gr.HTML):

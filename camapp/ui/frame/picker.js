@@ -47,7 +47,7 @@ function draw() {
   }
   search.hidden = options.length < 10;
   search.setAttribute("aria-label", `Search: ${title.textContent}`);
-  part("hint").textContent = several() ? `Up to ${most}.` : "";
+  part("hint").textContent = several() ? `Several may be ticked, up to ${most}.` : "";
   part("hint").hidden = !several();
   filter();
   say();
@@ -126,6 +126,11 @@ element.addEventListener("keydown", (event) => {
   event.stopPropagation();
   open(false);
   button.focus();
+});
+// Letters typed on the list search it.
+list.addEventListener("keydown", (event) => {
+  if (search.hidden || event.key.length !== 1 || event.key === " " || event.ctrlKey || event.metaKey || event.altKey) return;
+  search.focus();
 });
 element.addEventListener("focusout", (event) => {
   if (event.relatedTarget && !element.contains(event.relatedTarget)) open(false);

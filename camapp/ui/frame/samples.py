@@ -54,7 +54,8 @@ def sample_path(file: str) -> str:
         UsageError: there is no such sample.
     """
     if file not in {sample.file for sample in SAMPLES}:
-        raise UsageError(f"There is no sample picture {str(file)[:40]!r}.")
+        there = ", ".join(sample.file for sample in SAMPLES)
+        raise UsageError(f"There is no sample picture {str(file)[:40]!r}. There are {there}.")
     copy = private_folder() / "samples" / file
     if not copy.is_file():
         copy.parent.mkdir(exist_ok=True)

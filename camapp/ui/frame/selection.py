@@ -10,7 +10,7 @@ import gradio as gr
 from camapp.backbones.layers import LayerInfo
 from camapp.cam.methods import METHODS
 from camapp.ui.frame.choices import MOST_LAYERS, recommended_layer
-from camapp.ui.frame.classes import class_picker, class_value
+from camapp.ui.frame.classes import chosen_class, class_picker, class_value, usual_class
 from camapp.ui.frame.models import ModelPool
 from camapp.ui.frame.picker import Option, picker, picker_value
 from camapp.ui.frame.samples import sample_strip
@@ -36,11 +36,22 @@ class Selection:
 
     def __init__(self, pool: ModelPool) -> None:
         self._pool = pool
+        # tabs' own controls for classes, which must fit the model too
+        self.other_classes: list[gr.HTML] = []
 
     @property
     def chosen(self) -> list[Any]:
         """The components, as inputs of an event: path of the picture or None, model, layers, methods (one), class."""
         return [self.picture, self.model, self.layers, self.method, self.target]
+
+    @property
+    def switched(self) -> list[Any]:
+        """The components that ``switched_to`` updates."""
+        return [self.model, self.layers, self.method, self.target, *self.other_classes]
+
+    def retargeted(self, target: int | str) -> Update:
+        """The class for which one thing is to be shown, and nothing of what was chosen beside the class before."""
+        return {self.target: chosen_class(target), **{control: usual_class() for control in self.other_classes}}
 
     def draw_model(self) -> None:
         """The model, for the top bar."""
@@ -114,7 +125,7 @@ class Selection:
             self.model: gr.Dropdown(choices=cards, value=name),
             self.layers: picker_value(layer_options(layers), [recommended_layer(layers)], most=MOST_LAYERS),
             self.method: picker_value(self._method_options(name), [suited]),
-            self.target: class_value(name, self._pool.labels(name)),
+            **{one: class_value(name, self._pool.labels(name)) for one in (self.target, *self.other_classes)},
         }
 
     def _method_options(self, model: str) -> list[Option]:

@@ -193,6 +193,29 @@ def test_a_slow_comparison_does_not_come_over_the_quick_one_asked_for_after_it(c
     expect(comparer.page.locator(".grid-cell")).to_have_count(4)
 
 
+def test_the_map_carried_over_to_explain_stands_alone(comparer: Comparer) -> None:
+    comparer.sample("chelsea")
+    comparer.page.locator("#explain-tab").click()
+    comparer.page.locator("#rival input").fill("lynx")
+    comparer.page.locator("#rival input").press("Enter")
+    expect(comparer.page.locator("#status")).to_contain_text("against lynx")
+    comparer.page.locator("#compare-tab").click()
+    comparer.page.locator("[data-cell='3'] .grid-use").click()
+    expect(comparer.page.locator("#status")).to_have_text(re.compile("Done: tiger cat, [\\d.]+%, in"), timeout=40_000)
+    expect(comparer.page.locator("#rival input")).to_have_value("Nothing")
+    expect(comparer.page.locator("#summary dt:text-is('Method') + dd")).to_contain_text("LayerCAM")
+
+
+def test_a_slow_comparison_waits_for_the_button_and_says_so_in_place_of_the_old_maps(comparer: Comparer) -> None:
+    comparer.sample("chelsea")
+    comparer.pick("compare-methods", "scorecam")
+    expect(comparer.page.locator(".grid-view")).to_have_attribute("data-state", "error")
+    expect(comparer.page.locator(".grid-empty-text")).to_contain_text("press Compare to begin")
+    comparer.page.locator("#compare-run").click()
+    comparer.page.locator("#compare-status .status-stop").click()
+    expect(comparer.page.locator(".grid-empty-text")).to_have_text("Stopped.")
+
+
 @pytest.mark.parametrize("pause", [0, 100, 250])
 def test_what_is_chosen_while_a_comparison_runs_is_compared_too(comparer: Comparer, pause: int) -> None:
     comparer.sample("chelsea")

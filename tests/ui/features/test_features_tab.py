@@ -89,9 +89,21 @@ def test_a_zip_becomes_features_a_map_and_a_classifier_that_explain_opens(
         told = json.loads(report.read("report.json"))
     assert f"{told['accuracy']:.1%}" in page.locator(".probe-figures").inner_text()
 
+    # a picture, a class and a rival of the other model are chosen: nothing of it may be asked of the classifier
+    page.locator("#explain-tab").click()
+    page.locator("#samples button").first.click()
+    expect(page.locator("#status")).to_contain_text("Done", timeout=40_000)
+    for control, name in (("target", "teddy"), ("rival", "brown bear")):
+        page.locator(f"#{control} input").fill(name)
+        page.locator(f"#{control} input").press("Enter")
+    expect(page.locator("#status")).to_contain_text("against brown bear", timeout=40_000)
+    page.locator("#features-tab").click()
     page.locator(".probe-open").click()
     expect(page.locator("#explain-panel")).to_be_visible(timeout=30_000)
     expect(page.locator("#model input")).to_have_value("colours classifier (trained here)")
+    expect(page.locator("#rival input")).to_have_value("Nothing")
+    expect(page.locator("#summary")).to_contain_text("colours", timeout=40_000)
+    expect(page.locator("[data-testid=toast-body]")).to_have_count(0)
     picture = tmp_path / "green.png"
     picture.write_bytes(noisy(COLOURS["green"], 99))
     page.set_input_files("#picture input[type=file]", picture)
