@@ -194,7 +194,7 @@ def test_options_that_only_the_first_picture_shows_to_be_wrong_leave_no_folder_e
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such file names")
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("encoding", [pytest.param("utf-8", marks=pytest.mark.slow), "ascii"])
 def test_names_that_the_terminal_cannot_show_stop_nothing(encoding: str, tmp_path: Path) -> None:
     for name in (b"\xff.jpg", "кот \N{CAT}.jpg".encode()):
         (tmp_path / os.fsdecode(name)).write_bytes((ASSETS / "chelsea.jpg").read_bytes())

@@ -341,7 +341,8 @@ def camapp_command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "camapp", *map(str, arguments)]
 
 
-@pytest.mark.parametrize("defined", ["elsewhere", pytest.param("here", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("defined", ["elsewhere", "here"])
 def test_a_program_needs_a_guard_only_for_what_it_defines_itself(source: Path, tmp_path: Path, defined: str) -> None:
     network = "timm.create_model('resnet10t', num_classes=3)"
     if defined == "here":

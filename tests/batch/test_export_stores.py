@@ -82,6 +82,7 @@ def test_features_from_a_store_are_those_from_the_folder(
     same_features(tmp_path / "there", tmp_path / "here")
 
 
+@pytest.mark.slow
 def test_urls_of_files_are_exported_by_several_workers(folder: Path, tmp_path: Path) -> None:
     run, options = RunOptions(workers=2, threads=0), {"batch_size": 2, "shard_size": 3}
     report = export_features("efficientnet_lite0", f"file://{folder}", tmp_path / "there", run=run, **options)

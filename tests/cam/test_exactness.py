@@ -95,7 +95,13 @@ def test_raw_maps_equal_captums(models: dict[str, nn.Module], inputs: torch.Tens
 
 
 @pytest.mark.parametrize(
-    ("name", "layer"), [("resnet18", "layer4"), ("densenet121", "features"), ("vit_b_16", None), ("swin_t", None)]
+    ("name", "layer"),
+    [
+        ("resnet18", "layer4"),
+        ("swin_t", None),
+        pytest.param("densenet121", "features", marks=pytest.mark.slow),
+        pytest.param("vit_b_16", None, marks=pytest.mark.slow),
+    ],
 )
 def test_a_batch_of_eight_equals_eight_singles(models: dict[str, nn.Module], name: str, layer: str | None) -> None:
     model, batch = models[name], torch.randn(8, 3, 224, 224)

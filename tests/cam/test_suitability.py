@@ -12,7 +12,9 @@ from camapp.errors import CamappError
 from camapp.loading import load_model
 
 
-@pytest.mark.parametrize("name", ["efficientnet_lite0", "mobilenet_v3_large", "vit_small_patch16_224"])
+@pytest.mark.parametrize(
+    "name", ["efficientnet_lite0", "mobilenet_v3_large", pytest.param("vit_small_patch16_224", marks=pytest.mark.slow)]
+)
 def test_just_the_methods_that_refuse_a_network_are_found(name: str) -> None:
     model = load_model(name, random_weights=name != "efficientnet_lite0", device="cpu", download=False)
     reasons = unsuitable_methods(model)

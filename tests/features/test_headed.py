@@ -57,7 +57,14 @@ def test_grad_cam_of_its_classes_is_the_sum_of_the_maps_by_the_heads_weights() -
     assert not hooks_on(network)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("rollout", "legrad")])
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("sess", "sscam", "iscam") else ())
+        for name in METHODS
+        if name not in ("rollout", "legrad")
+    ],
+)
 def test_every_method_explains_it_or_says_why_not(method: str) -> None:
     network = resnet()
     chosen = find_method(method)

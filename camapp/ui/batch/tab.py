@@ -254,7 +254,8 @@ class _Shown:
         """All are finished."""
         left = any(row["status"] == "left" for row in self._rows)
         view = self._made("stopped" if left else "done", self._run.bytes)
-        seconds = f"{time.monotonic() - self._run.since:.0f} s"
+        took = time.monotonic() - self._run.since
+        seconds = f"{took:.1f} s" if took < 10 else f"{took:.0f} s"
         text = f"Done in {seconds}: {view['counts']}."
         if left:
             why = "Stopped" if self._run.stopping.is_set() else "Ended"

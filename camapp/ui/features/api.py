@@ -24,7 +24,20 @@ Answer: TypeAlias = tuple[str | None, dict[str, Any]]
 
 def add_api(pool: ModelPool, work: Scheduler) -> None:
     """The events, inside the open ``gr.Blocks``; their controls are not shown."""
+    with gr.Row(visible=False):
+        shared = [
+            gr.File(file_count="multiple", type="filepath", label="Files"),
+            gr.Textbox(pool.default, label="Model"),
+            gr.Textbox("penultimate", label="Layers"),
+            gr.Textbox("auto", label="Pooling"),
+            gr.Checkbox(False, label="Normalize"),
+        ]
+        outputs = [gr.File(label="File"), gr.JSON(label="Summary")]
+        _add_features(pool, work, shared, outputs)
+        _add_probe(pool, work, shared, outputs)
 
+
+def _add_features(pool: ModelPool, work: Scheduler, shared: list[Any], outputs: list[Any]) -> None:
     def take_features(
         files: list[str],
         model: str,
@@ -70,6 +83,11 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             }
             yield str(path), facts
 
+    form = gr.Textbox("parquet", label="Format")
+    gr.Button("Features").click(take_features, [*shared, form], outputs, api_name="features", concurrency_limit=None)
+
+
+def _add_probe(pool: ModelPool, work: Scheduler, shared: list[Any], outputs: list[Any]) -> None:
     def train_probe(
         files: list[str],
         model: str,
@@ -116,26 +134,12 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
             failures = [{"input": name, "error": reason} for name, reason in found.table.failures]
             yield str(path), {**report, "trained_on": len(trained.trained_on), "failures": failures}
 
-    with gr.Row(visible=False):
-        files = gr.File(file_count="multiple", type="filepath", label="Files")
-        shared = [
-            files,
-            gr.Textbox(pool.default, label="Model"),
-            gr.Textbox("penultimate", label="Layers"),
-            gr.Textbox("auto", label="Pooling"),
-            gr.Checkbox(False, label="Normalize"),
-        ]
-        form = gr.Textbox("parquet", label="Format")
-        outputs = [gr.File(label="File"), gr.JSON(label="Summary")]
-        gr.Button("Features").click(
-            take_features, [*shared, form], outputs, api_name="features", concurrency_limit=None
-        )
-        learning = [
-            gr.Textbox("linear", label="Kind"),
-            gr.Number(0.25, label="Test share"),
-            gr.Textbox("", label="Labels"),
-        ]
-        gr.Button("Probe").click(train_probe, [*shared, *learning], outputs, api_name="probe", concurrency_limit=None)
+    learning = [
+        gr.Textbox("linear", label="Kind"),
+        gr.Number(0.25, label="Test share"),
+        gr.Textbox("", label="Labels"),
+    ]
+    gr.Button("Probe").click(train_probe, [*shared, *learning], outputs, api_name="probe", concurrency_limit=None)
 
 
 def _telling(text: str) -> Answer:

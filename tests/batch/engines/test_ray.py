@@ -279,6 +279,7 @@ def test_an_error_of_a_worker_arrives_as_it_was(job: Script, kind: type[Exceptio
     assert "ray" not in str(caught.value).lower()
 
 
+@pytest.mark.slow
 def test_a_shard_that_ends_its_worker_each_time_ends_the_run_and_is_named(tmp_path: Path) -> None:
     job = Script({1: lambda: os._exit(1)})
     with pytest.raises(WorkersLost, match=f"{MOST_DEATHS} workers died on shard 1"):

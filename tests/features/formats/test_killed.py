@@ -10,6 +10,10 @@ import pytest
 
 from camapp.features.formats import FORMATS
 
+# Formats differ in how a file is written; one of a single file and one of a folder are enough where time is short.
+USUALLY = ("parquet", "npy")
+EACH = [form if form in USUALLY else pytest.param(form, marks=pytest.mark.slow) for form in FORMATS]
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 
 # Every step that Python takes in the folder raises an audit event: the child kills itself at the n-th, for each n until
@@ -108,7 +112,7 @@ def run(script: str, form: str, path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", EACH)
 def test_killed_at_any_step_the_old_or_the_new_features_are_whole(form: str, tmp_path: Path) -> None:
     done = run(AT_EACH_STEP, form, tmp_path / "features")
     assert done.returncode == 0, done.stderr
@@ -120,7 +124,7 @@ def test_killed_at_any_step_the_old_or_the_new_features_are_whole(form: str, tmp
     assert ends.count("aside") == (1 if form == "npy" else 0)
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", EACH)
 def test_killed_half_way_the_old_features_are_whole(form: str, tmp_path: Path) -> None:
     done = run(HALF_WAY, form, tmp_path / "features")
     assert done.returncode == 0, done.stderr

@@ -264,7 +264,7 @@ def networks() -> dict[str, tuple[nn.Module, torch.Tensor]]:
     }
 
 
-@pytest.mark.parametrize("name", ["resnet18", "vit", "lstm"])
+@pytest.mark.parametrize("name", [pytest.param("resnet18", marks=pytest.mark.slow), "vit", "lstm"])
 def test_gradients_and_weights_are_bit_equal_after_twenty_steps_with_and_without_records(name: str) -> None:
     def train(watched: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         model, inputs = networks()[name]
