@@ -105,6 +105,7 @@ def test_a_contrast_of_anything_but_two_classes_is_refused(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_every_odd_picture_is_explained_or_refused_in_one_line_and_the_good_ones_are_done(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

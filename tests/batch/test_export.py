@@ -317,6 +317,7 @@ def test_twenty_runs_that_are_killed_at_random_end_like_an_unbroken_one(
         assert rows_of(out) == rows_of(whole)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced(whole: Path, source: Path, tmp_path: Path) -> None:
     out, killed = tmp_path / "out", []
 

@@ -29,7 +29,7 @@ CASES = [
     ("convnext_tiny", "features"),
     ("swin_t", "features"),
     ("swin_t", "permute"),
-    ("vit_b_16", "encoder.layers.encoder_layer_11.ln_1"),
+    pytest.param("vit_b_16", "encoder.layers.encoder_layer_11.ln_1", marks=pytest.mark.slow),
 ]
 CLASSES = [1, 285]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from gradio_client import Client, handle_file
 
 from tests.ui.served import HOSTILE, ROOT, end, free_port, serving
@@ -44,6 +45,7 @@ def test_python_app_keeps_to_this_machine_whatever_the_shell_says(server: Any) -
     assert httpx.get(f"{server.url}gradio_api/file=/etc/hostname", trust_env=False).status_code == 403
 
 
+@pytest.mark.slow
 def test_gradio_app_py_keeps_the_same_settings(tmp_path: Path) -> None:
     gradio = str(Path(sys.executable).with_name("gradio"))
     # Gradio 6.31 takes a path below the working folder only
@@ -89,6 +91,7 @@ def test_sigterm_ends_the_server_with_status_0_and_wipes_its_files(tmp_path: Pat
         assert not [one for one in served.temporary if one.name.startswith("camapp-")]
 
 
+@pytest.mark.slow
 def test_vibe_mode_is_refused() -> None:
     done = run(sys.executable, APP, GRADIO_VIBE_MODE="1", GRADIO_SERVER_PORT=str(free_port()))
     assert done.returncode == 1
@@ -96,6 +99,7 @@ def test_vibe_mode_is_refused() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_said_in_words(server: Any) -> None:
     done = run(sys.executable, APP, GRADIO_SERVER_PORT=server.url.rsplit(":", 1)[1].strip("/"))
     assert done.returncode == 1

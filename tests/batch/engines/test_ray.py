@@ -135,6 +135,7 @@ def test_heatmaps_are_those_of_the_local_engine_and_only_the_broken_pictures_fai
     assert ray.is_initialized()
 
 
+@pytest.mark.slow
 def test_features_of_a_model_that_each_worker_loads_are_those_of_the_local_engine(source: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"layers": ["blocks.1", "penultimate"], "batch_size": 4, "shard_size": 8}
     for name, run in (("local", RunOptions(workers=1, threads=0)), ("ray", on_ray())):
@@ -165,6 +166,7 @@ def pids_of_workers() -> list[int]:
     return [int(pid) for pid, parent, args in lines if parent in raylets and "Worker" in args]
 
 
+@pytest.mark.slow
 def test_an_export_goes_on_with_either_engine_where_the_other_was_stopped(
     model: Any, source: Path, whole: Path, tmp_path: Path
 ) -> None:
