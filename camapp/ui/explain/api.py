@@ -66,9 +66,9 @@ def add_api(pool: ModelPool, work: Scheduler) -> None:
                 slow=choices.slow,
                 every=PROGRAMS_TOLD_EVERY,
             )
-            overlay, heatmap, values = write_maps(explained.explanation, new_result_folder())
+            files = write_maps(explained.explanation, new_result_folder())
             facts = json.loads(json.dumps(explained.explanation.to_dict()))
-            yield str(overlay), str(heatmap), str(values), facts
+            yield str(files.overlay), str(files.heatmap), str(files.values), facts
 
     with gr.Row(visible=False):
         inputs = [

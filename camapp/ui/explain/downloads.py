@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from camapp.contrast import Contrast
 from camapp.errors import UsageError
 from camapp.explanation import Explanation
-from camapp.files import safe_name, safe_stem, write_atomically
+from camapp.files import safe_name, safe_stem
 from camapp.images.render import ALPHA, heatmap_16bit, png_bytes
-from camapp.images.saved import npy_bytes
+from camapp.images.saved import SavedFiles, npy_bytes, save_map
 from camapp.ui.frame.results import Results
 
 Query = Mapping[str, str]
@@ -32,16 +33,11 @@ def keep_explanation(results: Results, explanation: Explanation, owner: str = ""
     return results.keep_files(files, _label(explanation), size=size, owner=owner)
 
 
-def write_maps(explanation: Explanation, folder: Path) -> tuple[Path, Path, Path]:
+def write_maps(explanation: Explanation, folder: Path) -> SavedFiles:
     """Write overlay, heatmap and values of the first class, or of what sets two classes apart, into a folder."""
     which = {"map": "difference" if len(explanation) > 1 else "a"}
-    stem = _label(explanation)
-    made = {"overlay.png": _overlay, "heatmap.png": _heatmap, "npy": _values}
-    paths = []
-    for name, make in made.items():
-        paths.append(folder / f"{stem}.{name}")
-        write_atomically(paths[-1], make(explanation, which))
-    return paths[0], paths[1], paths[2]
+    painted, values = _painted(explanation, which), _map_of(explanation, which)
+    return save_map(folder, _label(explanation), painted, values, _levels(explanation, which))
 
 
 def _label(explanation: Explanation) -> str:
@@ -49,19 +45,26 @@ def _label(explanation: Explanation) -> str:
 
 
 def _overlay(explanation: Explanation, query: Query) -> bytes:
+    return png_bytes(np.asarray(_painted(explanation, query)))
+
+
+def _painted(explanation: Explanation, query: Query) -> Image.Image:
     which, alpha = _which(explanation, query), float(query.get("opacity", ALPHA))
     hide_below = float(query.get("threshold", 0.0))
     if which == "difference":
-        painted = Contrast(explanation).overlay(alpha=alpha, hide_below=hide_below)
-    else:
-        colormap = query.get("colors", "viridis")
-        painted = explanation.overlay(MAPS.index(which), alpha=alpha, colormap=colormap, hide_below=hide_below)
-    return png_bytes(np.asarray(painted))
+        return Contrast(explanation).overlay(alpha=alpha, hide_below=hide_below)
+    colormap = query.get("colors", "viridis")
+    return explanation.overlay(MAPS.index(which), alpha=alpha, colormap=colormap, hide_below=hide_below)
 
 
 def _heatmap(explanation: Explanation, query: Query) -> bytes:
+    return png_bytes(heatmap_16bit(_levels(explanation, query)))
+
+
+def _levels(explanation: Explanation, query: Query) -> np.ndarray:
+    """The map in [0, 1]."""
     values = _map_of(explanation, query)
-    return png_bytes(heatmap_16bit((values + 1) / 2 if _which(explanation, query) == "difference" else values))
+    return (values + 1) / 2 if _which(explanation, query) == "difference" else values
 
 
 def _values(explanation: Explanation, query: Query) -> bytes:

@@ -124,7 +124,7 @@ input.addEventListener("keydown", (event) => {
   event.stopPropagation();
 });
 list.addEventListener("pointermove", (event) => point(rows().indexOf(event.target.closest("li"))));
-list.addEventListener("pointerdown", (event) => event.preventDefault()); // the focus stays in the text
+list.addEventListener("mousedown", (event) => event.preventDefault()); // the focus stays in the text
 list.addEventListener("click", (event) => choose(event.target.closest("li")));
 
 watch("value", take);

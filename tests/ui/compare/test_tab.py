@@ -13,31 +13,15 @@ from camapp.errors import UsageError
 from camapp.resources import resource_folder
 from camapp.ui.compare.tab import DEFAULT_METHODS, CompareTab
 from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.navigation import navigation
-from camapp.ui.frame.results import Results
-from camapp.ui.frame.scheduler import Scheduler
-from camapp.ui.frame.selection import Selection
-from camapp.ui.frame.tab import Frame
+from tests.ui.drawn import MODEL, REQUEST, drawn
 
 CHELSEA = str(resource_folder("assets") / "chelsea.jpg")
-MODEL = "efficientnet_lite0"
 
 
 @pytest.fixture(scope="module")
 def tab(pool: ModelPool) -> Iterator[CompareTab]:
-    with gr.Blocks():
-        selection = Selection(pool)
-        selection.draw_model()
-        selection.draw_picture()
-        selection.draw_layers()
-        selection.draw_method()
-        selection.draw_target()
-        frame = Frame(pool, Results(), Scheduler(), selection, navigation([("explain", "E"), ("compare", "C")]))
-        drawn = CompareTab(frame)
-        drawn.draw_controls()
-        drawn.draw_results()
-        drawn.connect()
-        yield drawn
+    with drawn(CompareTab, pool) as one:
+        yield one
 
 
 def handlers(tab: CompareTab, view: str) -> dict[str, Any]:
@@ -68,9 +52,6 @@ def given(tab: CompareTab, **instead: Any) -> dict[Any, Any]:
 
 def event(**sent: Any) -> gr.EventData:
     return gr.EventData(None, sent)
-
-
-REQUEST = gr.Request(session_hash="somebody")
 
 
 def test_a_comparison_ends_in_a_view_whose_files_are_kept(tab: CompareTab) -> None:

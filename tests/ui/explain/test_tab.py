@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
@@ -14,15 +14,11 @@ from camapp.resources import resource_folder
 from camapp.ui.explain.choices import NO_RIVAL, OWN_FIT
 from camapp.ui.explain.tab import ExplainTab
 from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.navigation import navigation
-from camapp.ui.frame.results import Results
-from camapp.ui.frame.scheduler import Scheduler
-from camapp.ui.frame.selection import Selection
-from camapp.ui.frame.tab import STALE, Frame
+from camapp.ui.frame.tab import STALE
+from tests.ui.drawn import MODEL, REQUEST, drawn
 
 CHELSEA = str(resource_folder("assets") / "chelsea.jpg")
-MODEL, OTHER = "efficientnet_lite0", "efficientnet_lite1"
-REQUEST = gr.Request(session_hash="somebody")
+OTHER = "efficientnet_lite1"
 
 
 class WatchedPool(ModelPool):
@@ -43,19 +39,8 @@ class WatchedPool(ModelPool):
 @pytest.fixture
 def tab() -> Iterator[ExplainTab]:
     pool = WatchedPool()
-    with gr.Blocks():
-        selection = Selection(pool)
-        selection.draw_model()
-        selection.draw_picture()
-        selection.draw_layers()
-        selection.draw_method()
-        selection.draw_target()
-        frame = Frame(pool, Results(), Scheduler(), selection, navigation([("explain", "E"), ("compare", "C")]))
-        drawn = ExplainTab(frame)
-        drawn.draw_controls()
-        drawn.draw_results()
-        drawn.connect()
-        yield drawn
+    with drawn(ExplainTab, pool) as one:
+        yield one
     pool.gate.set()
 
 
@@ -103,24 +88,25 @@ def test_another_model_is_loaded_by_the_queue_and_explains_the_picture(tab: Expl
     assert pool.threads[-1] == "camapp quick lane"
 
 
-def test_stop_while_a_model_loads_fits_the_controls_to_it_and_explains_nothing(tab: ExplainTab) -> None:
+def page_after(tab: ExplainTab, act: Callable[[gr.Request], Any]) -> dict[Any, Any]:
+    """What the page shows where the visitor did something while the model was loaded; its controls fit the model."""
     steps = switching(tab)
     next(steps)
-    tab.stop(REQUEST)
+    act(REQUEST)
     loaded(tab)
     page = end_of(steps)
     assert page[tab.frame.selection.target]["model"] == OTHER
+    return page
+
+
+def test_stop_while_a_model_loads_fits_the_controls_to_it_and_explains_nothing(tab: ExplainTab) -> None:
+    page = page_after(tab, tab.stop)
     assert page[tab.status] == {"state": "ready", "text": "Stopped."}
     assert page[tab.viewer] == {"error": "Stopped."}
 
 
 def test_a_picture_that_is_cleared_while_a_model_loads_does_not_come_back(tab: ExplainTab) -> None:
-    steps = switching(tab)
-    next(steps)
-    tab.clear(REQUEST)
-    loaded(tab)
-    page = end_of(steps)
-    assert page[tab.frame.selection.target]["model"] == OTHER
+    page = page_after(tab, tab.clear)
     assert page[tab.viewer] is None
     assert page[tab.status]["state"] == "ready"
 

@@ -17,31 +17,13 @@ from camapp.ui.features.extracting import ALIASES
 from camapp.ui.features.tab import FeaturesTab
 from camapp.ui.frame.messages import UNEXPECTED
 from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.navigation import navigation
-from camapp.ui.frame.results import Results
-from camapp.ui.frame.scheduler import Scheduler
-from camapp.ui.frame.selection import Selection
-from camapp.ui.frame.tab import Frame
-
-MODEL = "efficientnet_lite0"
-REQUEST = gr.Request(session_hash="somebody")
+from tests.ui.drawn import MODEL, REQUEST, drawn
 
 
 @pytest.fixture(scope="module")
 def tab(pool: ModelPool) -> Iterator[FeaturesTab]:
-    with gr.Blocks():
-        selection = Selection(pool)
-        selection.draw_model()
-        selection.draw_picture()
-        selection.draw_layers()
-        selection.draw_method()
-        selection.draw_target()
-        frame = Frame(pool, Results(), Scheduler(), selection, navigation([("explain", "E"), ("features", "F")]))
-        drawn = FeaturesTab(frame)
-        drawn.draw_controls()
-        drawn.draw_results()
-        drawn.connect()
-        yield drawn
+    with drawn(FeaturesTab, pool) as one:
+        yield one
 
 
 @pytest.fixture

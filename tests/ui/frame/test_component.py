@@ -8,6 +8,7 @@ import gradio as gr
 import pytest
 from gradio import component_meta
 
+from camapp.ui.frame import classes
 from camapp.ui.frame.component import own_component, view
 
 
@@ -30,8 +31,13 @@ def test_a_file_that_is_missing_is_an_error(tmp_path: Path, missing: str) -> Non
         view(tmp_path, "bold")
 
 
-def test_gradio_writes_nothing_while_a_component_is_made_and_may_again_after_it() -> None:
-    before = component_meta.create_or_modify_pyi
+def test_gradio_writes_nothing_where_a_component_is_made_and_may_again_after_it() -> None:
+    before, stub = component_meta.create_or_modify_pyi, Path(__file__).with_suffix(".pyi")
     with own_component():
-        assert component_meta.create_or_modify_pyi is not before
+
+        class Mine(gr.HTML):
+            is_template = True
+
+    assert not stub.exists()
     assert component_meta.create_or_modify_pyi is before
+    assert isinstance(view(Path(classes.__file__).parent, "classes", kind=Mine, title="", specials=[]), Mine)

@@ -13,33 +13,17 @@ import pytest
 
 from camapp.resources import resource_folder
 from camapp.ui.frame.models import ModelPool
-from camapp.ui.frame.navigation import navigation
-from camapp.ui.frame.results import Results
 from camapp.ui.frame.scheduler import MOST_WAITING, Scheduler
-from camapp.ui.frame.selection import Selection
-from camapp.ui.frame.tab import Frame
 from camapp.ui.inspect.tab import WAITING, InspectTab
+from tests.ui.drawn import MODEL, REQUEST, drawn
 
 CHELSEA = str(resource_folder("assets") / "chelsea.jpg")
-MODEL = "efficientnet_lite0"
-REQUEST = gr.Request(session_hash="somebody")
 
 
 @pytest.fixture(scope="module")
 def tab(pool: ModelPool) -> Iterator[InspectTab]:
-    with gr.Blocks():
-        selection = Selection(pool)
-        selection.draw_model()
-        selection.draw_picture()
-        selection.draw_layers()
-        selection.draw_method()
-        selection.draw_target()
-        frame = Frame(pool, Results(), Scheduler(), selection, navigation([("explain", "E"), ("inspect", "I")]))
-        drawn = InspectTab(frame)
-        drawn.draw_controls()
-        drawn.draw_results()
-        drawn.connect()
-        yield drawn
+    with drawn(InspectTab, pool) as one:
+        yield one
 
 
 def given(tab: InspectTab, **instead: Any) -> dict[Any, Any]:
